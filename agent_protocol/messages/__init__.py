@@ -1,0 +1,83 @@
+"""Every message of protocol version 1, by family; import them from here."""
+
+from agent_protocol.messages.enrolment import EnrolReply, EnrolRequest, RefusalReply
+from agent_protocol.messages.events import (
+    EVENT_KINDS,
+    MAX_EVENTS,
+    AttemptEnded,
+    BenchmarkConditions,
+    BenchmarkFailed,
+    BenchmarkMetrics,
+    BenchmarkReport,
+    Event,
+    EventBatch,
+    EventRefused,
+    EventsReply,
+    GpuXid,
+    OrphanFound,
+)
+from agent_protocol.messages.hardware import (
+    MAX_GPUS,
+    Gpu,
+    GpuTelemetry,
+    Host,
+    Inventory,
+    inventory_digest,
+)
+from agent_protocol.messages.logs import MAX_LOG_CHUNK_BYTES, LogChunk, LogReply
+from agent_protocol.messages.plan import (
+    AttemptPlan,
+    BenchmarkChallenge,
+    BenchmarkPlan,
+    JobLimits,
+    PlanItem,
+)
+from agent_protocol.messages.sync import (
+    ATTEMPT_STATES,
+    BENCHMARK_STATES,
+    AttemptStatus,
+    BellTicket,
+    BenchmarkStatus,
+    SyncReply,
+    SyncRequest,
+)
+
+__all__ = [
+    "ATTEMPT_STATES",
+    "BENCHMARK_STATES",
+    "EVENT_KINDS",
+    "MAX_EVENTS",
+    "MAX_GPUS",
+    "MAX_LOG_CHUNK_BYTES",
+    "AttemptEnded",
+    "AttemptPlan",
+    "AttemptStatus",
+    "BellTicket",
+    "BenchmarkChallenge",
+    "BenchmarkConditions",
+    "BenchmarkFailed",
+    "BenchmarkMetrics",
+    "BenchmarkPlan",
+    "BenchmarkReport",
+    "BenchmarkStatus",
+    "EnrolReply",
+    "EnrolRequest",
+    "Event",
+    "EventBatch",
+    "EventRefused",
+    "EventsReply",
+    "Gpu",
+    "GpuTelemetry",
+    "GpuXid",
+    "Host",
+    "Inventory",
+    "JobLimits",
+    "LogChunk",
+    "LogReply",
+    "OrphanFound",
+    "PlanItem",
+    "RefusalReply",
+    "SyncReply",
+    "SyncRequest",
+    "inventory_digest",
+]

@@ -1,0 +1,120 @@
+"""Why things end badly, and whose fault it is: the one table that decides charge, score and retry.
+
+Codes travel on the wire and stand in the database; sentences are the English source for whoever translates them.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Owner(StrEnum):
+    CUSTOMER = "customer"
+    PROVIDER = "provider"
+    PLATFORM = "platform"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One way an attempt ends.
+
+    charged: the customer pays for the time the container ran, with no service credit at the end.
+    scored: the attempt counts in the provider's completion rate (as a success only for `completed`).
+    retried: another attempt may follow, if the customer allows more than one.
+    """
+
+    code: str
+    owner: Owner
+    charged: bool
+    scored: bool
+    retried: bool
+    sentence: str
+
+
+def _customer(code: str, sentence: str) -> Reason:
+    # The machine did what was asked of it: the time is paid, the provider's record is untouched, and a second attempt
+    # would end the same way.
+    return Reason(code, Owner.CUSTOMER, charged=True, scored=False, retried=False, sentence=sentence)
+
+
+def _provider(code: str, sentence: str) -> Reason:
+    return Reason(code, Owner.PROVIDER, charged=False, scored=True, retried=True, sentence=sentence)
+
+
+def _platform(code: str, sentence: str, *, retried: bool = True) -> Reason:
+    return Reason(code, Owner.PLATFORM, charged=False, scored=False, retried=retried, sentence=sentence)
+
+
+def _unknown(code: str, sentence: str) -> Reason:
+    return Reason(code, Owner.UNKNOWN, charged=False, scored=False, retried=True, sentence=sentence)
+
+
+COMPLETED = "completed"
+
+_REASONS = (
+    Reason(COMPLETED, Owner.CUSTOMER, True, True, False, "The command finished with exit code 0."),
+    _customer("nonzero_exit", "The command finished with an exit code other than 0."),
+    _customer("out_of_memory", "The job used more memory than it had asked for."),
+    _customer("image_missing", "The registry does not have this image."),
+    _customer("image_unauthorized", "The registry refused access to this image."),
+    _customer("disk_limit", "The job wrote more than the disk space it had asked for."),
+    _customer("time_limit", "The job reached its time limit."),
+    _customer("cancelled", "The customer cancelled the job."),
+    _customer("balance_exhausted", "The customer's balance ran out."),
+    _provider("gpu_lost", "The GPU fell off the bus while the job ran."),
+    _provider("gpu_fault", "The GPU reported a hardware fault while the job ran."),
+    _provider("engine_restart", "The container engine of the machine restarted."),
+    _provider("host_restart", "The machine restarted."),
+    _provider("host_disk_full", "The disk of the machine was full."),
+    _provider("device_injection_failed", "The machine could not hand its GPU to the container."),
+    _provider("container_create_failed", "The machine could not create the container."),
+    _provider("offline", "The machine was offline for longer than the job allows."),
+    _provider("lease_expired", "The machine did not confirm the job in time."),
+    _platform("registry_unavailable", "The image registry did not answer."),
+    _platform("registry_rate_limited", "The image registry limits how often images are pulled."),
+    _platform("platform_stop", "The platform stopped the job."),
+    _platform("orphaned", "The machine ran a job that the platform no longer knew."),
+    _unknown("never_started", "The job did not start in time."),
+    _unknown("unknown", "It is not known why the job ended."),
+)
+
+REASONS: dict[str, Reason] = {reason.code: reason for reason in _REASONS}
+REASON_CODES: tuple[str, ...] = tuple(REASONS)
+
+# Reasons a platform may give when it asks for a stop. Anything else would be the platform judging what it cannot see.
+STOP_REASONS: tuple[str, ...] = ("cancelled", "balance_exhausted", "time_limit", "platform_stop", "lease_expired")
+
+
+def reason_get(code: str) -> Reason:
+    """The reason of a code; an unknown code is the reason `unknown`, never an error."""
+    return REASONS.get(code, REASONS["unknown"])
+
+
+# Xid events that mean the hardware failed (NVIDIA: double-bit ECC, row-remap failures, off the bus, contained and
+# uncontained ECC errors, NVLink); other Xids are mostly the application's own doing.
+FAULT_XIDS: frozenset[int] = frozenset({48, 63, 74, 79, 94, 95})
+LOST_XIDS: frozenset[int] = frozenset({79})
+
+BENCHMARK_FAILURES: dict[str, str] = {
+    "no_cuda": "CUDA is not usable on this machine.",
+    "not_installed": "The benchmark is not installed on this machine.",
+    "unsupported_suite": "This agent does not know the requested benchmark suite.",
+    "gpu_missing": "The GPU is not in this machine.",
+    "gpu_lost": "The GPU fell off the bus while it was measured.",
+    "gpu_busy": "Something else is using the GPU.",
+    "out_of_memory": "The GPU does not have enough free memory for the benchmark.",
+    "time_limit": "The benchmark took too long.",
+    "interrupted": "The agent was stopped while it measured.",
+    "unknown": "The benchmark failed for an unknown reason.",
+}
+
+# What a host reports in `degraded`: it stays online but takes no new jobs.
+DEGRADATIONS: dict[str, str] = {
+    "nvml_missing": "The NVIDIA management library is not installed.",
+    "nvml_mismatch": "The NVIDIA driver and its library differ in version; a reboot mends that.",
+    "nvml_timeout": "The NVIDIA driver does not answer.",
+    "nvml_failed": "The NVIDIA management library reports an error.",
+    "engine_unavailable": "The container engine does not answer.",
+    "disk_low": "The disk of the machine is almost full.",
+    "upgrade_required": "The agent is older than the platform accepts.",
+}
