@@ -1,0 +1,4 @@
+from accounts.models.party import Party, PartyMember
+from accounts.models.user import User
+
+__all__ = ["Party", "PartyMember", "User"]

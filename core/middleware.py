@@ -1,0 +1,30 @@
+"""Request ids: one per request, in every log line, in every error and in the answer's ``X-Request-ID``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import structlog
+from django.http import HttpRequest, HttpResponse
+
+from core.ids import uuid7
+
+_SAFE = re.compile(r"[A-Za-z0-9-]{8,64}")
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+
+class RequestIdMiddleware:
+    """Takes a proxy's well-formed ``X-Request-ID`` or makes one, and binds it to the log context."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        given = request.headers.get("X-Request-ID", "")
+        request.request_id = given if _SAFE.fullmatch(given) else str(uuid7())  # type: ignore[attr-defined]
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request.request_id)  # type: ignore[attr-defined]
+        response = self.get_response(request)
+        response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]
+        return response

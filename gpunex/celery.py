@@ -1,0 +1,22 @@
+"""The Celery application: ``celery --app gpunex.celery worker|beat``. The schedule names every periodic verb."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+from celery.signals import setup_logging
+
+from gpunex.schedule import SCHEDULE
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpunex.settings")
+
+app = Celery("gpunex")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.beat_schedule = SCHEDULE
+app.autodiscover_tasks()
+
+
+@setup_logging.connect
+def keep_django_logging(**_: object) -> None:
+    """Celery leaves logging alone when somebody listens here; Django's LOGGING stays in force (Celery's own hook)."""

@@ -1,0 +1,251 @@
+"""Settings. Only what differs between installations comes from the environment; business numbers live beside their code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.utils.translation import gettext_lazy as _
+
+from core import logs
+from gpunex import environment as env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA_DIR = Path(env.text("DATA_DIR", str(BASE_DIR / "var"))).resolve()
+
+# -- What this installation is ----------------------------------------------------------------------------------------
+DEMO = env.flag("DEMO", False)
+"""Demo mode: simulated GPUs and the local chain are welcome, real ones are refused (core checks enforce it)."""
+DEBUG = env.flag("DEBUG", False)
+SECRET_KEY = env.text("SECRET_KEY")
+ORIGIN = env.text("ORIGIN", "http://127.0.0.1:8000").rstrip("/")
+"""Where people reach us; links in mails are made from it and from nothing else."""
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "127.0.0.1,localhost")
+CSRF_TRUSTED_ORIGINS = [ORIGIN]
+VERSION = "0.1.0"
+
+# -- Apps -------------------------------------------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "unfold",
+    "unfold.contrib.filters",
+    "unfold.contrib.forms",
+    "gpunex.apps.GpunexConfig",
+    "marketplace.apps.MarketplaceConfig",
+    "reliability.apps.ReliabilityConfig",
+    "benchmarks.apps.BenchmarksConfig",
+    "providers.apps.ProvidersConfig",
+    "billing.apps.BillingConfig",
+    "accounts.apps.AccountsConfig",
+    "core.apps.CoreConfig",
+    "gpunex.apps.GpunexAdminConfig",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.humanize",
+    "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "rest_framework",
+    "drf_spectacular",
+    "django_filters",
+    "django_htmx",
+    "django_bootstrap5",
+    "django_linear_migrations",
+    "django_migration_linter",
+    "django_prometheus",
+]
+
+MIDDLEWARE = [
+    "django_prometheus.middleware.PrometheusBeforeMiddleware",
+    "core.middleware.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "django_prometheus.middleware.PrometheusAfterMiddleware",
+]
+
+ROOT_URLCONF = "gpunex.urls"
+WSGI_APPLICATION = "gpunex.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "django.template.context_processors.i18n",
+                "gpunex.context.site",
+            ],
+            "builtins": ["core.templatetags.gpunex"],
+        },
+    },
+]
+
+# -- Data -------------------------------------------------------------------------------------------------------------
+PROCESS = env.text("PROCESS", "web")
+_timeout_ms = 5_000 if PROCESS == "web" else 60_000
+_app_url = env.text("DATABASE_URL")
+DATABASES = {
+    # The app role owns nothing and cannot disable a trigger.
+    "default": env.database(
+        _app_url, name="DATABASE_URL", application=f"gpunex-{PROCESS}", statement_timeout_ms=_timeout_ms
+    ),
+    # The owner role migrates: manage.py migrate --database owner.
+    "owner": env.database(
+        env.text("DATABASE_OWNER_URL", _app_url),
+        name="DATABASE_OWNER_URL",
+        application="gpunex-migrate",
+        statement_timeout_ms=0,
+    ),
+}
+DATABASE_ROUTERS: list[str] = []
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+REDIS_URL = env.text("REDIS_URL")
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL, "TIMEOUT": 300}}
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": DATA_DIR / "files"}},
+    "job_files": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": DATA_DIR / "jobs"}},
+    "staticfiles": {
+        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        if DEBUG or DEMO
+        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
+}
+
+# -- Composition ------------------------------------------------------------------------------------------------------
+NEWS_WIRING = "gpunex.wiring.NEWS"
+INVARIANTS = "gpunex.wiring.INVARIANTS"
+CLOCK = env.text("CLOCK", "core.clock.SystemClock")
+CLOCK_FILE = env.text("CLOCK_FILE", str(DATA_DIR / "clock"))
+BELL_SECRET = env.text("BELL_SECRET", SECRET_KEY)
+BELL_URL = env.text("BELL_URL", "")
+"""Where agents and pages hold their event streams; empty: the same origin (a proxy routes it)."""
+
+# -- Celery -----------------------------------------------------------------------------------------------------------
+CELERY_BROKER_URL = REDIS_URL
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TASK_TIME_LIMIT = 600
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 3600,  # above the longest time limit, or a slow job would run beside itself
+    "socket_timeout": 5,
+    "socket_connect_timeout": 1,
+}
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = "UTC"
+
+# -- Solana -----------------------------------------------------------------------------------------------------------
+SOLANA_RPC_URL = env.text("SOLANA_RPC_URL", "")
+SOLANA_SECOND_RPC_URL = env.text("SOLANA_SECOND_RPC_URL", SOLANA_RPC_URL)
+SOLANA_GENESIS_HASH = env.text("SOLANA_GENESIS_HASH", "")
+SOLANA_USDC_MINT = env.text("SOLANA_USDC_MINT", "")
+SOLANA_VAULT_OWNER = env.text("SOLANA_VAULT_OWNER", "")
+SOLANA_HOT_WALLET_KEY_FILE = env.text("SOLANA_HOT_WALLET_KEY_FILE", "")
+SOLANA_EXPLORER_URL = env.text("SOLANA_EXPLORER_URL", "")
+
+# -- Accounts and mail ------------------------------------------------------------------------------------------------
+AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.ScryptPasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+LOGIN_REDIRECT_URL = "/"
+LOGIN_URL = "account_login"
+ACCOUNT_ADAPTER = "accounts.adapter.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+ACCOUNT_PREVENT_ENUMERATION = True
+ACCOUNT_LOGOUT_ON_GET = False
+ACCOUNT_CONFIRM_EMAIL_ON_GET = False
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = ORIGIN.partition(":")[0]
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "GPUnex"
+DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "GPUnex <no-reply@gpunex.example>")
+EMAIL_BACKEND = env.text("EMAIL_BACKEND", "django.core.mail.backends.filebased.EmailBackend")
+EMAIL_FILE_PATH = DATA_DIR / "mail"
+EMAIL_HOST = env.text("EMAIL_HOST", "localhost")
+EMAIL_PORT = env.number("EMAIL_PORT", 25)
+EMAIL_HOST_USER = env.text("EMAIL_HOST_USER", "")
+EMAIL_HOST_PASSWORD = env.text("EMAIL_HOST_PASSWORD", "")
+EMAIL_USE_TLS = env.flag("EMAIL_USE_TLS", False)
+
+# -- Web --------------------------------------------------------------------------------------------------------------
+SECURE_COOKIES = ORIGIN.startswith("https:")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = SECURE_COOKIES
+SESSION_COOKIE_HTTPONLY = True
+SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_SSL_REDIRECT = False
+SECURE_HSTS_SECONDS = 31_536_000 if SECURE_COOKIES else 0
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "style-src": ["'self'", "'unsafe-inline'"],
+        "script-src": ["'self'"],
+        "connect-src": ["'self'", *([BELL_URL] if BELL_URL else [])],
+        "frame-ancestors": ["'none'"],
+        "base-uri": ["'self'"],
+        "form-action": ["'self'"],
+        "object-src": ["'none'"],
+    },
+    # The admin's Alpine.js evaluates expressions in attributes; gpunex.admin_site serves it with a policy of its own.
+    "EXCLUDE_URL_PREFIXES": ["/admin/"],
+}
+STATIC_URL = "/static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+WHITENOISE_USE_FINDERS = DEMO or DEBUG
+
+# -- Language and time ------------------------------------------------------------------------------------------------
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+REST_FRAMEWORK = {
+    "EXCEPTION_HANDLER": "core.api.errors.exception_handler",
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {"TITLE": "GPUnex API", "VERSION": "1", "SERVE_INCLUDE_SCHEMA": False}
+
+UNFOLD = {"SITE_TITLE": "GPUnex", "SITE_HEADER": "GPUnex operations", "SITE_URL": "/", "SHOW_HISTORY": False}
+MIGRATION_LINTER_OPTIONS = {"exclude_apps": ["account", "mfa", "auth", "admin", "contenttypes", "sessions"]}
+LOGGING = logs.configure(level=env.text("LOG_LEVEL", "INFO"))

@@ -1,0 +1,12 @@
+"""The registries that cross apps: explicit lists, no discovery. Read this file to know who hears what."""
+
+from __future__ import annotations
+
+from core.news import Wiring
+
+NEWS = Wiring(
+    topics={},
+    handlers={},
+)
+
+INVARIANTS: list[str] = []
