@@ -1,0 +1,61 @@
+"""What some tests need beyond Python. Where it is missing exactly those tests are skipped, loudly.
+
+With ``GPUNEX_NO_SKIPS=1`` (``.ci/run``) a skip of any kind fails the run: there, nothing may be missing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+PROGRAMS: dict[str, tuple[str, ...]] = {
+    "engine": ("dockerd", "busybox"),
+    "browser": ("chromium",),
+    "compiler": ("gcc",),
+}
+"""Marker → programs; bin/test names the Debian packages they come from."""
+
+_SEARCH = os.environ.get("PATH", os.defpath) + os.pathsep + "/usr/sbin"
+_skipped: list[str] = []
+
+
+def missing(marker: str) -> list[str]:
+    lacking = [program for program in PROGRAMS[marker] if shutil.which(program, path=_SEARCH) is None]
+    if marker == "engine" and os.geteuid() != 0:
+        lacking.append("root (dockerd)")
+    return lacking
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    lacking = {marker: missing(marker) for marker in PROGRAMS}
+    for item in items:
+        for marker, names in lacking.items():
+            if names and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=f"MISSING on this machine: {', '.join(names)}"))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        _skipped.append(report.nodeid)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.skipped:
+        _skipped.append(report.nodeid)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _skipped and os.environ.get("GPUNEX_NO_SKIPS") == "1" and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not _skipped:
+        return
+    verdict = "nothing may be skipped here" if os.environ.get("GPUNEX_NO_SKIPS") == "1" else "these did not run"
+    terminalreporter.section(f"{len(_skipped)} SKIPPED: {verdict}", red=True, bold=True)
+    for nodeid in _skipped:
+        terminalreporter.line(nodeid)
