@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from core import invariants, news
+from core import clock, invariants, news, partitions
 
 
 @shared_task(name="core.news_deliver", queue="default")
@@ -13,3 +13,8 @@ def news_deliver() -> int:
 @shared_task(name="core.invariants_check", queue="sweep")
 def invariants_check() -> int:
     return len(invariants.check_all())
+
+
+@shared_task(name="core.partitions_keep", queue="sweep")
+def partitions_keep() -> dict[str, int]:
+    return partitions.partitions_keep(now=clock.now())

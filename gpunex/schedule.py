@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 MINUTE = 60.0
+HOUR = 60 * MINUTE
 
 
 def every(task: str, seconds: float, queue: str = "sweep") -> dict[str, Any]:
@@ -15,4 +16,5 @@ def every(task: str, seconds: float, queue: str = "sweep") -> dict[str, Any]:
 SCHEDULE: dict[str, dict[str, Any]] = {
     "news": every("core.news_deliver", 5.0, "default"),
     "invariants": every("core.invariants_check", 15 * MINUTE),
+    "partitions": every("core.partitions_keep", 6 * HOUR),
 }

@@ -84,4 +84,5 @@ class Migration(migrations.Migration):
         ),
         laws.REFUSE_CHANGE,
         laws.append_only("core_statusevent"),
+        laws.PARTITIONS,
     ]
