@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from django.utils.translation import gettext as _
+
 
 class DomainError(Exception):
     """Something the domain refuses. Nothing has moved when it is raised.
@@ -38,7 +40,7 @@ class Invalid(DomainError):
 
     @classmethod
     def field(cls, name: str, *, found: object, allowed: str) -> Invalid:
-        sentence = f"Found {found!r}; allowed: {allowed}."
+        sentence = _("Found %(found)r; allowed: %(allowed)s.") % {"found": found, "allowed": allowed}
         return cls(f"{name}: {sentence}", fields={name: sentence})
 
 

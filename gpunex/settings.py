@@ -149,6 +149,12 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 3600,  # above the longest time limit, or a slow job would run beside itself
     "socket_timeout": 5,
     "socket_connect_timeout": 1,
+    # A request never waits for a broker that is down: one try, at most a second (core.jobs).
+    "max_retries": 1,
+    "interval_start": 0,
+    "interval_step": 0,
+    "interval_max": 0,
+    "connect_retries_timeout": 1,
 }
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
