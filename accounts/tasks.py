@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+from celery import shared_task
+
+from accounts import services
+from core import clock
+
+
+@shared_task(name="accounts.mail_send", queue="default")
+def mail_send(notification_id: str) -> bool:
+    return services.mail_send(notification_id=UUID(notification_id), now=clock.now())
+
+
+@shared_task(name="accounts.mails_sweep", queue="sweep")
+def mails_sweep() -> int:
+    return services.mails_sweep(now=clock.now())

@@ -22,6 +22,8 @@ from django.db import connections
 from tests import services as test_services
 from tests.plugin import SERVICES
 
+pytest_plugins = ["tests.factories.cast"]
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -1,3 +1,4 @@
+from accounts.selectors.notifications import inbox_of, unread_count
 from accounts.selectors.parties import party_contacts, party_of
 
-__all__ = ["party_contacts", "party_of"]
+__all__ = ["inbox_of", "party_contacts", "party_of", "unread_count"]

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import secrets
+from zoneinfo import available_timezones
 
+from django.conf import settings
 from django.db import transaction
 
 from accounts.models import Party, PartyMember, User
+from core.errors import Invalid
 
 HANDLE_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like another
 
@@ -39,3 +42,18 @@ def party_open(*, user: User, handle: str | None = None) -> Party:
         party = Party.objects.create(handle=handle or handle_new())
         PartyMember.objects.create(party=party, user=user)
     return party
+
+
+def user_profile_set(*, user: User, name: str, language: str, time_zone: str) -> None:
+    """Change what a person tells about themselves. Raises Invalid naming the field (language, time_zone)."""
+    languages = [code for code, _ in settings.LANGUAGES]
+    if language not in languages:
+        raise Invalid.field("language", found=language, allowed=", ".join(languages))
+    if time_zone not in available_timezones():
+        raise Invalid.field("time_zone", found=time_zone, allowed="an IANA time zone such as Asia/Shanghai")
+    User.objects.filter(pk=user.pk).update(name=name.strip(), language=language, time_zone=time_zone)
+
+
+def user_language_set(*, user: User, language: str) -> None:
+    """The language we write to the person in. Raises Invalid for one we do not speak."""
+    user_profile_set(user=user, name=user.name, language=language, time_zone=user.time_zone)
