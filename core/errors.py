@@ -82,3 +82,28 @@ class InsufficientFunds(DomainError):
 
     code = "insufficient_funds"
     status = 402
+
+
+class Unauthorized(DomainError):
+    """Nobody we know, or no longer: a credential or token that opens nothing (HTTP 401)."""
+
+    code = "unauthorized"
+    status = 401
+
+
+class UpgradeRequired(DomainError):
+    """The caller speaks a version that is no longer served (HTTP 426)."""
+
+    code = "upgrade"
+    status = 426
+
+
+class SlowDown(DomainError):
+    """Too many requests (HTTP 429); ``retry_after_s`` says when the next one is welcome."""
+
+    code = "slow_down"
+    status = 429
+
+    def __init__(self, message: str, *, retry_after_s: int):
+        super().__init__(message)
+        self.retry_after_s = retry_after_s

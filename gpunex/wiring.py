@@ -5,7 +5,12 @@ from __future__ import annotations
 from core.news import Wiring
 
 NEWS = Wiring(
-    topics={},
+    topics={
+        "provider.state": (),
+        "machine.state": (),
+        "machine.inventory": (),
+        "schedule.version": (),
+    },
     handlers={},
 )
 

@@ -1,0 +1,19 @@
+from providers.selectors.catalogue import aliases_known, models_offered
+from providers.selectors.credentials import credentials_forget, machine_by_credential
+from providers.selectors.fleet import machine_of, machines_of, plan_of, plan_version_of, provider_of
+from providers.selectors.schedules import schedule_of, schedule_versions, schedules_of
+
+__all__ = [
+    "aliases_known",
+    "credentials_forget",
+    "machine_by_credential",
+    "machine_of",
+    "machines_of",
+    "models_offered",
+    "plan_of",
+    "plan_version_of",
+    "provider_of",
+    "schedule_of",
+    "schedule_versions",
+    "schedules_of",
+]

@@ -1,0 +1,39 @@
+from providers.services.claims import gpus_claim, gpus_release
+from providers.services.enrolment import Enrolled, machine_enrol
+from providers.services.inventory import gpu_accept, machine_inventory_record
+from providers.services.machines import (
+    machine_confirm,
+    machine_drain,
+    machine_quarantine,
+    machine_resume,
+    machine_retire,
+    machine_revoke,
+    machine_unquarantine,
+)
+from providers.services.plans import machine_channel, plan_put, plan_remove
+from providers.services.schedules import schedule_parse, schedule_set, schedules_sweep
+from providers.services.tokens import enrolment_token_issue, enrolment_token_revoke
+
+__all__ = [
+    "Enrolled",
+    "enrolment_token_issue",
+    "enrolment_token_revoke",
+    "gpu_accept",
+    "gpus_claim",
+    "gpus_release",
+    "machine_channel",
+    "machine_confirm",
+    "machine_drain",
+    "machine_enrol",
+    "machine_inventory_record",
+    "machine_quarantine",
+    "machine_resume",
+    "machine_retire",
+    "machine_revoke",
+    "machine_unquarantine",
+    "plan_put",
+    "plan_remove",
+    "schedule_parse",
+    "schedule_set",
+    "schedules_sweep",
+]
