@@ -12,6 +12,7 @@ from solders.keypair import Keypair
 from billing.chain.errors import KeyFileRefused
 
 SAFE_MODES = (0o400, 0o600)
+KEY_FILE_BYTES_MAX = 1_000  # 64 numbers of up to three digits take about 300
 
 
 def read_key_file(path: Path) -> Keypair:
@@ -24,15 +25,17 @@ def read_key_file(path: Path) -> Keypair:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise KeyFileRefused(f"{path}: {error.strerror}") from error
-    with os.fdopen(handle, "rb") as file:
-        facts = os.fstat(file.fileno())
+    try:
+        facts = os.fstat(handle)
         if not stat.S_ISREG(facts.st_mode):
             raise KeyFileRefused(f"{path}: not a regular file")
         if facts.st_uid != os.geteuid():
             raise KeyFileRefused(f"{path}: owned by user {facts.st_uid}, must be {os.geteuid()}")
         if stat.S_IMODE(facts.st_mode) not in SAFE_MODES:
             raise KeyFileRefused(f"{path}: mode {stat.S_IMODE(facts.st_mode):04o}, allowed 0400 or 0600")
-        content = file.read()
+        content = os.read(handle, KEY_FILE_BYTES_MAX)
+    finally:
+        os.close(handle)
     try:
         return Keypair.from_bytes(bytes(json.loads(content)))
     except (TypeError, ValueError):
