@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
+from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest
 
 from accounts.models import User
+from accounts.services.notifications import header_text
 from accounts.services.users import party_open
 
 
 class AccountAdapter(DefaultAccountAdapter):
-    """Where allauth meets our accounts: a sign-up makes a user and their party in one transaction."""
+    """Where allauth meets our accounts: a sign-up makes a user and their party; mails know our origin, not the request's."""
 
     def save_user(self, request: HttpRequest, user: User, form: Any, commit: bool = True) -> User:
         with transaction.atomic():
@@ -21,3 +25,17 @@ class AccountAdapter(DefaultAccountAdapter):
             user.save()
             party_open(user=user)
         return user
+
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        """Every link starts with the configured origin, whatever Host header asked for the mail."""
+        ours = {name: _at_origin(value) if name.endswith("_url") else value for name, value in context.items()}
+        site = SimpleNamespace(name="GPUnex", domain=urlsplit(settings.ORIGIN).netloc)
+        super().send_mail(template_prefix, email, {**ours, "current_site": site})
+
+    def format_email_subject(self, subject: str) -> str:
+        return header_text(f"{subject} · GPUnex")
+
+
+def _at_origin(url: str) -> str:
+    parts = urlsplit(url)
+    return settings.ORIGIN + parts.path + (f"?{parts.query}" if parts.query else "")

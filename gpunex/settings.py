@@ -189,6 +189,7 @@ ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_EMAIL_VERIFICATION = "mandatory"
 ACCOUNT_PREVENT_ENUMERATION = True
+ACCOUNT_EMAIL_NOTIFICATIONS = True  # a mail whenever the password, the address or the second factor changes
 ACCOUNT_LOGOUT_ON_GET = False
 ACCOUNT_CONFIRM_EMAIL_ON_GET = False
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = ORIGIN.partition(":")[0]
@@ -229,6 +230,8 @@ CONTENT_SECURITY_POLICY = {
     # The admin's Alpine.js evaluates expressions in attributes; gpunex.admin_site serves it with a policy of its own.
     "EXCLUDE_URL_PREFIXES": ["/admin/"],
 }
+# A form that came back with an error marks what is wrong, and nothing else.
+BOOTSTRAP5 = {"success_css_class": ""}
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
