@@ -16,6 +16,7 @@ def every(task: str, seconds: float, queue: str = "sweep") -> dict[str, Any]:
 SCHEDULE: dict[str, dict[str, Any]] = {
     "news": every("core.news_deliver", 5.0, "default"),
     "mails": every("accounts.mails_sweep", MINUTE),
+    "earnings": every("billing.earnings_mature", MINUTE, "default"),
     "invariants": every("core.invariants_check", 15 * MINUTE),
     "partitions": every("core.partitions_keep", 6 * HOUR),
 }

@@ -14,4 +14,11 @@ NEWS = Wiring(
     handlers={},
 )
 
-INVARIANTS: list[str] = []
+INVARIANTS: list[str] = [
+    "billing.invariants.ZeroSum",
+    "billing.invariants.LiveBalances",
+    "billing.invariants.HeldIsOpenHolds",
+    "billing.invariants.PayoutsArePosted",
+    "billing.invariants.EarningLinesAddUp",
+    "billing.invariants.DepositsArePosted",
+]
