@@ -43,11 +43,19 @@ def wiring() -> Wiring:
 
 def publish(topic: str, subject: UUID, *, now: datetime) -> None:
     """Write one Delivery per consumer of ``topic``, in the present transaction. An unknown topic is a programming error."""
+    publish_many(topic, [subject], now=now)
+
+
+def publish_many(topic: str, subjects: Sequence[UUID], *, now: datetime) -> None:
+    """The same for many subjects, in one statement."""
     consumers = wiring().topics[topic]
-    Delivery.objects.bulk_create(
-        Delivery(consumer=name, topic=topic, subject=subject, published_at=now, retry_at=now) for name in consumers
-    )
-    if consumers:
+    deliveries = [
+        Delivery(consumer=name, topic=topic, subject=subject, published_at=now, retry_at=now)
+        for subject in subjects
+        for name in consumers
+    ]
+    if deliveries:
+        Delivery.objects.bulk_create(deliveries)
         jobs.enqueue("core.news_deliver")
 
 

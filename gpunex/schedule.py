@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpunex import environment as env
+
+DEMO = env.flag("DEMO", False)
+"""Somebody who tries it out looks at the screen: what they did shows within seconds."""
 MINUTE = 60.0
 HOUR = 60 * MINUTE
 
@@ -16,7 +20,12 @@ def every(task: str, seconds: float, queue: str = "sweep") -> dict[str, Any]:
 SCHEDULE: dict[str, dict[str, Any]] = {
     "news": every("core.news_deliver", 5.0, "default"),
     "mails": every("accounts.mails_sweep", MINUTE),
-    "earnings": every("billing.earnings_mature", MINUTE, "default"),
     "invariants": every("core.invariants_check", 15 * MINUTE),
+    "benchmark_dispatch": every("benchmarks.runs_dispatch", 5.0, "bench"),
+    "benchmark_expiry": every("benchmarks.runs_expire", 30.0, "bench"),
+    "benchmark_weekly": every("benchmarks.runs_request_weekly", HOUR, "bench"),
+    "heartbeats": every("reliability.heartbeats_flush", 5.0 if DEMO else MINUTE),
+    "offline": every("reliability.offline_sweep", 5.0),
+    "scores": every("reliability.scores_recompute", 15.0 if DEMO else 15 * MINUTE),
     "partitions": every("core.partitions_keep", 6 * HOUR),
 }

@@ -8,17 +8,15 @@ NEWS = Wiring(
     topics={
         "provider.state": (),
         "machine.state": (),
-        "machine.inventory": (),
+        "machine.inventory": ("benchmarks.runs_request_for_machine",),
         "schedule.version": (),
+        "benchmark.verdict": (),
+        "machine.flip": (),
+        "provider.score": (),
     },
-    handlers={},
+    handlers={
+        "benchmarks.runs_request_for_machine": "benchmarks.services.runs_request_for_machine",
+    },
 )
 
-INVARIANTS: list[str] = [
-    "billing.invariants.ZeroSum",
-    "billing.invariants.LiveBalances",
-    "billing.invariants.HeldIsOpenHolds",
-    "billing.invariants.PayoutsArePosted",
-    "billing.invariants.EarningLinesAddUp",
-    "billing.invariants.DepositsArePosted",
-]
+INVARIANTS: list[str] = []

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import redis
+import structlog
+from celery import shared_task
+
+from core import clock
+from reliability import services
+
+log = structlog.get_logger(__name__)
+
+
+@shared_task(name="reliability.heartbeats_flush", queue="sweep")
+def heartbeats_flush() -> int:
+    try:
+        return services.heartbeats_flush(now=clock.now())
+    except redis.RedisError:
+        log.warning("flush_without_valkey", exc_info=True)
+        return 0
+
+
+@shared_task(name="reliability.offline_sweep", queue="sweep")
+def offline_sweep() -> int:
+    return services.offline_sweep(now=clock.now()).offline
+
+
+@shared_task(name="reliability.scores_recompute", queue="sweep")
+def scores_recompute() -> int:
+    return services.scores_recompute(now=clock.now())

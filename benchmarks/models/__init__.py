@@ -1,0 +1,5 @@
+from benchmarks.models.run import Result, Run
+from benchmarks.models.suite import Suite, Threshold
+from benchmarks.models.verdict import Verdict
+
+__all__ = ["Result", "Run", "Suite", "Threshold", "Verdict"]

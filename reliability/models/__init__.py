@@ -1,0 +1,16 @@
+from reliability.models.events import Incident, Outcome
+from reliability.models.online import Flip, MachineHealth, OnlineInterval
+from reliability.models.platform import PlatformOutage, PlatformPulse
+from reliability.models.score import Score, ScoreDay
+
+__all__ = [
+    "Flip",
+    "Incident",
+    "MachineHealth",
+    "OnlineInterval",
+    "Outcome",
+    "PlatformOutage",
+    "PlatformPulse",
+    "Score",
+    "ScoreDay",
+]

@@ -1,0 +1,5 @@
+from reliability.selectors.evidence import evidence_of
+from reliability.selectors.health import health_of, score_of, score_parts
+from reliability.selectors.live import telemetry_recent
+
+__all__ = ["evidence_of", "health_of", "score_of", "score_parts", "telemetry_recent"]

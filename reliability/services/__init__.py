@@ -1,0 +1,15 @@
+from reliability.services.events import incident_record, outcome_record
+from reliability.services.heartbeats import heartbeats_flush, heartbeats_note
+from reliability.services.platform import platform_started
+from reliability.services.scores import scores_recompute
+from reliability.services.sweep import offline_sweep
+
+__all__ = [
+    "heartbeats_flush",
+    "heartbeats_note",
+    "incident_record",
+    "offline_sweep",
+    "outcome_record",
+    "platform_started",
+    "scores_recompute",
+]

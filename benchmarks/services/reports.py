@@ -1,0 +1,161 @@
+"""Taking a report and judging it: evidence is stored as it came, the verdict is derived from it in the same transaction."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Sum
+from django.utils.translation import gettext as _
+
+from accounts.models import User
+from agent_protocol.messages import BenchmarkReport
+from benchmarks.models import Result, Run, Verdict
+from benchmarks.selectors.suites import fleet_medians, limits_at, reference_of
+from benchmarks.selectors.verdicts import recent_meets, verdict_of
+from benchmarks.services.dispatch import GIB, nonce_check, run_leave_host, run_locked
+from benchmarks.services.requests import run_follow_up, run_repeat
+from benchmarks.states import RUN, RUN_ON_HOST
+from benchmarks.verification import JUDGED_RUNS, METRICS, Judgement, judge, standing
+from core import news
+from core.errors import Conflict, Denied, Invalid
+from core.locks import lock_rows
+from core.states import SYSTEM, actor_name
+from providers.models import Gpu, Machine
+
+FIGURE_STEP = Decimal("0.0001")
+
+
+def run_report(*, machine: Machine, report: BenchmarkReport, now: datetime) -> Run:
+    """Take a machine's figures for a run it was offered, and derive the verdict. The same report twice is harmless.
+
+    Raises NotFound; Conflict ``stale_token`` (nonce) or ``stale_state`` (the run had ended otherwise); Invalid naming
+    suite_version or gpu_uuid; Denied ``simulated_refused``. After a refusal nothing has moved.
+    """
+    with transaction.atomic():
+        run = run_locked(run_id=report.run_id, machine=machine)
+        nonce_check(run, report.nonce)
+        _fits(run, report)
+        if run.status in (Run.Status.REPORTED, Run.Status.VERIFIED):
+            return run
+        if run.status not in RUN_ON_HOST:
+            raise Conflict(f"The run is {run.status} already.", code="stale_state")
+        if report.conditions.device == "cpu":
+            # A processor's figures are never taken for a GPU's.
+            run_leave_host(run, to=Run.Status.FAILED, reason="no_cuda", now=now, changes={"ended_at": now})
+            run_repeat(run, now=now)
+            return run
+        changes = {"reported_at": now, "simulated": _simulated(report), "conditions": report.conditions.to_dict()}
+        run_leave_host(run, to=Run.Status.REPORTED, reason="", now=now, changes=changes)
+        _results_store(run, report)
+        run_verify(run, now=now)
+        return run
+
+
+def _simulated(report: BenchmarkReport) -> bool:
+    return report.conditions.simulated or report.conditions.device == "simulated"
+
+
+def _fits(run: Run, report: BenchmarkReport) -> None:
+    if report.suite_version != run.suite.version:
+        raise Invalid.field("suite_version", found=report.suite_version, allowed=str(run.suite.version))
+    if report.gpu_uuid != run.gpu.uuid:
+        raise Invalid.field("gpu_uuid", found=report.gpu_uuid, allowed=run.gpu.uuid)
+    if _simulated(report) and not settings.DEMO:
+        raise Denied("Simulated figures are taken in demo mode only.", code="simulated_refused")
+
+
+def _results_store(run: Run, report: BenchmarkReport) -> None:
+    figures = report.metrics.to_dict()
+    Result.objects.bulk_create(
+        Result(
+            run=run,
+            metric=metric,
+            value=None if figures[metric] is None else Decimal(str(figures[metric])).quantize(FIGURE_STEP),
+        )
+        for metric in METRICS
+    )
+
+
+def run_verify(run: Run, *, now: datetime) -> Verdict:
+    """Judge a reported run, write the verdict, publish it, and ask for what has to follow. In the caller's transaction."""
+    # One verdict of a GPU at a time: each is derived from the ones before it.
+    lock_rows(Gpu.objects.all(), [run.gpu_id])
+    judgement = judgement_of(run, now=now)
+    before = verdict_of([run.gpu_id]).get(run.gpu_id)
+    earlier = recent_meets(run.gpu_id, JUDGED_RUNS - 1)
+    in_review = bool(judgement.suspicious) or (before is not None and before.in_review)
+    passed = standing(
+        recent_meets=[judgement.meets_minimum, *earlier],
+        was_listed=None if before is None else before.passed,
+        in_review=in_review,
+    )
+    RUN.move(run, to=Run.Status.VERIFIED, at=now, changes={"ended_at": now})
+    verdict = _verdict_write(run, judgement, passed=passed, in_review=in_review, decided_by=SYSTEM, now=now)
+    first_bad = not judgement.meets_minimum and (not earlier or earlier[0])
+    run_follow_up(run, first_bad=first_bad, now=now)
+    return verdict
+
+
+def judgement_of(run: Run, *, now: datetime) -> Judgement:
+    """The run's stored figures against the limits in force now."""
+    values = dict(Result.objects.filter(run=run).values_list("metric", "value"))
+    limits = limits_at(run.suite, now)
+    model = run.gpu.model
+    if model is None:
+        raise Conflict("The GPU has no model in the catalogue.", code="model_unknown")
+    memory = Gpu.objects.filter(machine=run.machine_id, status=Gpu.Status.ACTIVE).aggregate(all=Sum("memory_bytes"))
+    return judge(
+        values,
+        reference=reference_of(model),
+        limits=limits,
+        fleet_medians=fleet_medians(model_id=model.pk, suite=run.suite, limits=limits, simulated=bool(run.simulated)),
+        machine_memory_gib=Decimal(memory["all"] or 0) / GIB,
+    )
+
+
+def _verdict_write(
+    run: Run, judgement: Judgement, *, passed: bool, in_review: bool, decided_by: str, now: datetime
+) -> Verdict:
+    reasons = [reason.to_dict() for reason in (*judgement.suspicious, *judgement.below)]
+    verdict = Verdict.objects.create(
+        gpu_id=run.gpu_id,
+        run=run,
+        passed=passed,
+        meets_minimum=judgement.meets_minimum,
+        in_review=in_review,
+        health_percent=judgement.health_percent,
+        performance_index=judgement.performance_index,
+        reasons=reasons,
+        simulated=bool(run.simulated),
+        decided_at=now,
+        decided_by=decided_by,
+    )
+    news.publish("benchmark.verdict", run.gpu_id, now=now)
+    return verdict
+
+
+def verdict_review_close(*, gpu: Gpu, actor: User, now: datetime) -> Verdict:
+    """Staff looked at a figure that was too good to be true and found nothing wrong: the minimum alone decides again.
+
+    Raises Denied (not staff), Conflict ``not_in_review``.
+    """
+    if not actor.is_staff:
+        raise Denied(_("Only staff may close a review."))
+    with transaction.atomic():
+        lock_rows(Gpu.objects.all(), [gpu.pk])
+        before = verdict_of([gpu.pk]).get(gpu.pk)
+        if before is None or not before.in_review:
+            raise Conflict(_("This GPU is not in review."), code="not_in_review")
+        run = Run.objects.select_related("gpu__model", "suite").get(pk=before.run_id)
+        judgement = judgement_of(run, now=now)
+        return _verdict_write(
+            run,
+            judgement,
+            passed=judgement.meets_minimum,
+            in_review=False,
+            decided_by=actor_name(actor),
+            now=now,
+        )

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from providers.models import Provider
+from reliability.models import MachineHealth, Score
+from reliability.models.score import Subject
+
+
+def health_of(machine_ids: Iterable[UUID]) -> dict[UUID, MachineHealth]:
+    """The present health per machine; one that was never heard of is absent."""
+    return MachineHealth.objects.in_bulk(list(machine_ids))
+
+
+def score_of(subject_ids: Iterable[UUID]) -> dict[UUID, Score]:
+    """The present score per provider or machine id (ids are unique across both). ``s`` is null while nothing is known;
+    who was never scored is absent."""
+    return {row.subject_id: row for row in Score.objects.filter(subject_id__in=list(subject_ids))}
+
+
+def score_parts(provider: Provider) -> Score | None:
+    """A provider's stored score with its three parts, or None before the first computation."""
+    return Score.objects.filter(subject_kind=Subject.PROVIDER, subject_id=provider.pk).first()
