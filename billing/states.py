@@ -1,0 +1,60 @@
+"""Allowed moves of what billing owns. Each status moves through ``Moves.move`` and nowhere else."""
+
+from __future__ import annotations
+
+from core.states import Moves
+
+PAYOUT_RUN = Moves(
+    "status",
+    {
+        # planning: payouts are being reserved; a crash resumes here.
+        "planning": {"planned", "paused"},
+        # planned: everything is reserved, pre-flight and release come next.
+        "planned": {"paused", "released", "finished"},
+        # paused: pre-flight failed; ``pause_reason`` says why, the sweeper tries again.
+        "paused": {"planned", "released", "finished"},
+        "released": {"finished"},
+        "finished": set(),
+    },
+)
+
+PAYOUT = Moves(
+    "status",
+    {
+        # Reserved, waits for two people (or the demo's policy).
+        "awaiting_release": {"ready", "cancelled"},
+        # May be signed. A new attempt starts only from here.
+        "ready": {"submitted", "blocked", "cancelled"},
+        # Something stands in the way that a later look may find gone; ``note`` says what.
+        "blocked": {"ready", "cancelled"},
+        # One signed transaction may land: nothing but the chain decides now.
+        "submitted": {"settled", "ready", "unknown"},
+        # Neither landed nor provably expired: alert; never signed again, settles if it turns up.
+        "unknown": {"settled"},
+        "settled": set(),
+        "cancelled": set(),
+    },
+)
+
+ATTEMPT = Moves(
+    "state",
+    {
+        "signed": {"sent", "landed", "failed", "expired", "unknown"},
+        "sent": {"landed", "failed", "expired", "unknown"},
+        "unknown": {"landed"},
+        # Finalized without error, and the recipient has the amount.
+        "landed": {"settled"},
+        "settled": set(),
+        # In a finalized block, with an error: it moved nothing and can never move anything.
+        "failed": set(),
+        # Proven: it can never land.
+        "expired": set(),
+    },
+)
+
+ATTEMPT_LIVE = ("signed", "sent", "unknown", "landed")
+"""While an attempt is in one of these, no second one exists and the payout cannot be cancelled (the database sees to it)."""
+
+HOLD = Moves("state", {"open": {"captured", "released"}, "captured": set(), "released": set()})
+
+DESTINATION = Moves("state", {"active": {"replaced"}, "replaced": set()})

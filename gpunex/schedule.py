@@ -20,6 +20,7 @@ def every(task: str, seconds: float, queue: str = "sweep") -> dict[str, Any]:
 SCHEDULE: dict[str, dict[str, Any]] = {
     "news": every("core.news_deliver", 5.0, "default"),
     "mails": every("accounts.mails_sweep", MINUTE),
+    "earnings": every("billing.earnings_mature", MINUTE, "default"),
     "invariants": every("core.invariants_check", 15 * MINUTE),
     "benchmark_dispatch": every("benchmarks.runs_dispatch", 5.0, "bench"),
     "benchmark_expiry": every("benchmarks.runs_expire", 30.0, "bench"),

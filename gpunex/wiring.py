@@ -19,4 +19,11 @@ NEWS = Wiring(
     },
 )
 
-INVARIANTS: list[str] = []
+INVARIANTS: list[str] = [
+    "billing.invariants.ZeroSum",
+    "billing.invariants.LiveBalances",
+    "billing.invariants.HeldIsOpenHolds",
+    "billing.invariants.PayoutsArePosted",
+    "billing.invariants.EarningLinesAddUp",
+    "billing.invariants.DepositsArePosted",
+]

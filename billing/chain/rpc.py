@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import itertools
+import ssl
 from collections.abc import Callable, Sequence
+from functools import cache
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -39,6 +41,12 @@ STATUSES_MAX = 256  # the most signatures a node looks up per call
 T = TypeVar("T")
 
 
+@cache
+def tls_context() -> ssl.SSLContext:
+    """One for all clients of the process: loading the certificate authorities takes longer than many a call."""
+    return httpx.create_ssl_context()
+
+
 class RpcClient:
     """One endpoint. Safe to share between threads; make one per process, after a fork.
 
@@ -56,7 +64,9 @@ class RpcClient:
         self._url = url
         self.name = urlsplit(url).netloc.rpartition("@")[2]  # for messages: a URL's path or query may hold an API key
         self._ids = itertools.count(1)
-        self._http = httpx.Client(timeout=timeout_seconds, transport=transport, follow_redirects=False)
+        self._http = httpx.Client(
+            timeout=timeout_seconds, transport=transport, verify=tls_context(), follow_redirects=False
+        )
 
     def __repr__(self) -> str:
         return f"<RpcClient {self.name}>"

@@ -1,0 +1,33 @@
+from billing.models.account import SOL, USDC, Account
+from billing.models.deposit import Deposit, DepositIntent, ReaderCursor
+from billing.models.destination import Destination, DestinationChallenge, Rail
+from billing.models.hold import Hold
+from billing.models.ledger import CreditedUsage, EarningLine, Posting, Transfer
+from billing.models.payout import Cycle, Payout, PayoutApproval, PayoutAttempt, PayoutCycle, PayoutRun, PayoutSwitch
+from billing.models.policy import FeeRate, PolicyRow
+
+__all__ = [
+    "SOL",
+    "USDC",
+    "Account",
+    "CreditedUsage",
+    "Cycle",
+    "Deposit",
+    "DepositIntent",
+    "Destination",
+    "DestinationChallenge",
+    "EarningLine",
+    "FeeRate",
+    "Hold",
+    "Payout",
+    "PayoutApproval",
+    "PayoutAttempt",
+    "PayoutCycle",
+    "PayoutRun",
+    "PayoutSwitch",
+    "PolicyRow",
+    "Posting",
+    "Rail",
+    "ReaderCursor",
+    "Transfer",
+]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from solders.account import Account
@@ -47,11 +48,15 @@ class Bank:
     def __init__(self, genesis: Mapping[str, Account]) -> None:
         self._versions: dict[Pubkey, list[tuple[int, Account | None]]] = {}
         self._live = _virtual_machine()
-        self._scratch = _virtual_machine().with_sigverify(False)
         for address, account in genesis.items():
             key = Pubkey.from_string(address)
             self._live.set_account(key, account)
             self._versions[key] = [(0, account)]
+
+    @cached_property
+    def _scratch(self) -> LiteSVM:
+        """Where dry runs take place: only a transaction's own accounts are ever put here, each time anew."""
+        return _virtual_machine().with_sigverify(False)
 
     def account(self, key: Pubkey, height: int) -> Account | None:
         """The account after block `height`. Built-in programs and system variables are the same at every height."""
@@ -101,10 +106,11 @@ class Bank:
 
     def simulate(self, transaction: VersionedTransaction, *, height: int) -> tuple[Any, list[str], int]:
         """Dry-run on the state after block `height`: (error or None, logs, compute units)."""
+        scratch = self._scratch
         for key in transaction.message.account_keys:
             if key in self._versions:
-                self._scratch.set_account(key, self.account(key, height) or NO_ACCOUNT)
-        result = self._scratch.simulate_transaction(transaction)
+                scratch.set_account(key, self.account(key, height) or NO_ACCOUNT)
+        result = scratch.simulate_transaction(transaction)
         meta = result.meta()
         error = encoding.transaction_error(result.err()) if isinstance(result, FailedTransactionMetadata) else None
         return error, meta.logs(), meta.compute_units_consumed()

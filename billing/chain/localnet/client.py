@@ -8,6 +8,7 @@ from typing import Any, Self
 import httpx
 
 from billing.chain.errors import ChainError
+from billing.chain.rpc import tls_context
 
 TIMEOUT_SECONDS = 60.0  # a hundred thousand blocks take a few seconds
 
@@ -21,7 +22,7 @@ class LocalnetControl:
 
     def __init__(self, rpc_url: str) -> None:
         self._url = f"{rpc_url.rstrip('/')}/control"
-        self._http = httpx.Client(timeout=TIMEOUT_SECONDS)
+        self._http = httpx.Client(timeout=TIMEOUT_SECONDS, verify=tls_context())
 
     def __enter__(self) -> Self:
         return self

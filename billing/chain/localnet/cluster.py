@@ -194,7 +194,9 @@ class Cluster:
             ValueError: its transactions do not land again, so the block is not one of this chain.
         """
         for raw in block.transactions:
-            if not self._execute(VersionedTransaction.from_bytes(raw), block.height, block.time):
+            transaction = VersionedTransaction.from_bytes(raw)
+            known = str(transaction.signatures[0]) in self.landed
+            if known or not self._execute(transaction, block.height, block.time):
                 raise ValueError(f"block {block.height}: a transaction does not land when replayed")
         self._append(block.height, block)
 

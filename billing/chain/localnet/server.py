@@ -20,7 +20,7 @@ from billing.chain.localnet.params import MethodError
 LOOPBACK = "127.0.0.1"
 BODY_MAX = 1 << 20
 KEEP_ALIVE_SECONDS = 60
-STOP_POLL_SECONDS = 0.05
+STOP_POLL_SECONDS = 0.02
 STATUS_OF_FAULT = {
     FaultKind.HTTP_500: HTTPStatus.INTERNAL_SERVER_ERROR,
     FaultKind.HTTP_503: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -99,12 +99,21 @@ def _load(path: Path, keys: NetworkKeys, finality: Finality) -> Cluster:
     if genesis.roles["hot_wallet"] != str(keys.hot_wallet.pubkey()):
         raise JournalDamaged(f"{path}: belongs to other keys than those in this folder")
     cluster = Cluster(genesis, finality)
+    kept, reached = [entries[0]], 0
     try:
         for entry in entries[1:]:
+            if entry["kind"] == "reached":
+                reached = entry["height"]
+                continue
+            if entry["kind"] == "rollback":
+                reached = 0
             _apply(cluster, entry)
+            kept.append(entry)
     except (KeyError, ValueError) as error:
         raise JournalDamaged(f"{path}: {error!r}") from error
-    kept = [entry for index, entry in enumerate(entries) if entry["kind"] != "reached" or index == len(entries) - 1]
+    if reached:
+        cluster.advance_to(reached)
+        kept.append({"kind": "reached", "height": reached})
     if len(kept) < len(entries):
         _replace(path, [_line(entry) for entry in kept])
     return cluster
@@ -117,8 +126,6 @@ def _apply(cluster: Cluster, entry: dict[str, Any]) -> None:
             cluster.replay(Block(entry["height"], entry["time"], raws))
         case "rollback":
             cluster.rewind(entry["height"], entry["branch"])
-        case "reached":
-            cluster.advance_to(entry["height"])
         case kind:
             raise ValueError(f"kind: found {kind!r}")
 

@@ -1,0 +1,47 @@
+"""The verifier: what must be true of the books at any moment. Registered in ``gpunex.wiring``."""
+
+from __future__ import annotations
+
+from billing.selectors import integrity
+from core.invariants import Invariant, Violation
+
+
+class _Books(Invariant):
+    def check(self) -> list[Violation]:
+        return [self.violation(subject, sentence) for subject, sentence in integrity.CHECKS[self.name]()]
+
+
+class ZeroSum(_Books):
+    """Every transfer adds up to zero per asset."""
+
+    name = "billing.zero_sum"
+
+
+class LiveBalances(_Books):
+    """A live balance is the sum of its postings."""
+
+    name = "billing.live_balances"
+
+
+class HeldIsOpenHolds(_Books):
+    """What an account holds back is the sum of its open holds."""
+
+    name = "billing.holds"
+
+
+class PayoutsArePosted(_Books):
+    """A payout's reserve and closing move exactly its amount; in flight is the sum of open payouts."""
+
+    name = "billing.payouts"
+
+
+class EarningLinesAddUp(_Books):
+    """The lines of a charge add up to its provider leg; what is pending is the sum of unmatured lines."""
+
+    name = "billing.earning_lines"
+
+
+class DepositsArePosted(_Books):
+    """A deposit is posted with exactly what arrived."""
+
+    name = "billing.deposits"

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from accounts.models import Party
+from core.models import BaseModel
+
+
+class Rail(models.TextChoices):
+    USDC = "usdc", "USDC (Solana)"
+    BANK = "bank", "Bank"
+
+
+class Destination(BaseModel):
+    """Where a party is paid: a wallet it has proven to hold. One active per party; older ones stay as history."""
+
+    class State(models.TextChoices):
+        ACTIVE = "active"
+        REPLACED = "replaced"
+
+    party = models.ForeignKey(Party, on_delete=models.PROTECT, related_name="destinations")
+    rail = models.CharField(max_length=8, choices=Rail, default=Rail.USDC)
+    address = models.CharField(max_length=64)
+    state = models.CharField(max_length=16, choices=State, default=State.ACTIVE)
+    usable_from = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["party"], condition=Q(state="active"), name="billing_destination_one_active"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.rail} {self.address}"
+
+
+class DestinationChallenge(BaseModel):
+    """A text to be signed by the wallet. It is used up by the first attempt to answer it, right or wrong."""
+
+    party = models.ForeignKey(Party, on_delete=models.PROTECT, related_name="destination_challenges")
+    address = models.CharField(max_length=64)
+    text = models.TextField()
+    expires_at = models.DateTimeField()
+    consumed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["party", "address", "created_at"], name="billing_challenge_latest")]
+
+    def __str__(self) -> str:
+        return f"{self.address} until {self.expires_at}"

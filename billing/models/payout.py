@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from accounts.models import Party
+from billing.models.account import USDC
+from billing.models.destination import Destination, Rail
+from billing.models.ledger import Transfer
+from billing.states import ATTEMPT_LIVE
+from core.models import BaseModel
+
+
+class Cycle(models.TextChoices):
+    WEEKLY = "weekly", "Weekly"
+    MONTHLY = "monthly", "Monthly"
+
+
+class PayoutCycle(models.Model):
+    """How often a party is paid, from a day on. Without a row: weekly."""
+
+    id = models.BigAutoField(primary_key=True)
+    party = models.ForeignKey(Party, on_delete=models.PROTECT, related_name="payout_cycles")
+    kind = models.CharField(max_length=8, choices=Cycle)
+    valid_from = models.DateField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["party", "valid_from"], name="billing_payoutcycle_once")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} from {self.valid_from}"
+
+
+class PayoutRun(BaseModel):
+    """One period's payouts. UNIQUE(kind, period_start): however often it is started, a period is planned once."""
+
+    class Status(models.TextChoices):
+        PLANNING = "planning"
+        PLANNED = "planned"
+        PAUSED = "paused"
+        RELEASED = "released"
+        FINISHED = "finished"
+
+    kind = models.CharField(max_length=8, choices=Cycle)
+    period_start = models.DateField()
+    period_end = models.DateField()
+    """The first day after the period (UTC): what matured before it is paid."""
+    status = models.CharField(max_length=16, choices=Status, default=Status.PLANNING)
+    pause_reason = models.CharField(max_length=200, blank=True)
+    planned_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["kind", "period_start"], name="billing_payoutrun_once")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.period_start}"
+
+
+class Payout(BaseModel):
+    """An obligation: this amount to this destination. Its money is in flight from its first moment.
+
+    Amount and destination are a snapshot that never changes; how it is carried out is told by its attempts.
+    """
+
+    class Status(models.TextChoices):
+        AWAITING_RELEASE = "awaiting_release"
+        READY = "ready"
+        BLOCKED = "blocked"
+        SUBMITTED = "submitted"
+        UNKNOWN = "unknown"
+        SETTLED = "settled"
+        CANCELLED = "cancelled"
+
+    OPEN = (Status.AWAITING_RELEASE, Status.READY, Status.BLOCKED, Status.SUBMITTED, Status.UNKNOWN)
+    ADVANCING = (Status.READY, Status.BLOCKED, Status.SUBMITTED, Status.UNKNOWN)
+
+    run = models.ForeignKey(PayoutRun, on_delete=models.PROTECT, related_name="payouts")
+    party = models.ForeignKey(Party, on_delete=models.PROTECT, related_name="payouts")
+    asset = models.CharField(max_length=8, default=USDC)
+    amount_micro = models.BigIntegerField()
+    rail = models.CharField(max_length=8, choices=Rail)
+    destination = models.ForeignKey(Destination, on_delete=models.PROTECT, related_name="payouts")
+    address = models.CharField(max_length=64)
+    status = models.CharField(max_length=20, choices=Status, default=Status.AWAITING_RELEASE)
+    note = models.CharField(max_length=200, blank=True)
+    """Why it is blocked or unknown, in words for staff."""
+    next_look_at = models.DateTimeField()
+    lease_token = models.UUIDField(null=True)
+    lease_until = models.DateTimeField(null=True)
+    reserve_transfer = models.OneToOneField(Transfer, on_delete=models.PROTECT, related_name="payout_reserved")
+    closing_transfer = models.OneToOneField(Transfer, on_delete=models.PROTECT, null=True, related_name="payout_closed")
+    settled_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "party"], name="billing_payout_once_per_run"),
+            models.CheckConstraint(condition=Q(amount_micro__gt=0), name="billing_payout_positive"),
+            models.CheckConstraint(
+                condition=Q(status__in=("settled", "cancelled"), closing_transfer__isnull=False)
+                | (~Q(status__in=("settled", "cancelled")) & Q(closing_transfer__isnull=True)),
+                name="billing_payout_closed_by_transfer",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["next_look_at"],
+                name="billing_payout_due",
+                condition=Q(status__in=("ready", "blocked", "submitted", "unknown")),
+            ),
+            models.Index(fields=["party", "created_at"], name="billing_payout_of_party"),
+        ]
+
+    def __str__(self) -> str:
+        return f"payout {self.pk}"
+
+
+class PayoutAttempt(BaseModel):
+    """One signed transaction of a payout, committed before it is first sent. At most one may still land."""
+
+    class State(models.TextChoices):
+        SIGNED = "signed"
+        SENT = "sent"
+        UNKNOWN = "unknown"
+        LANDED = "landed"
+        SETTLED = "settled"
+        FAILED = "failed"
+        EXPIRED = "expired"
+
+    payout = models.ForeignKey(Payout, on_delete=models.PROTECT, related_name="attempts")
+    n = models.PositiveSmallIntegerField()
+    message = models.BinaryField()
+    raw = models.BinaryField()
+    signature = models.CharField(max_length=88, unique=True)
+    blockhash = models.CharField(max_length=44)
+    last_valid_block_height = models.BigIntegerField()
+    context_slot = models.BigIntegerField()
+    """The slot the node answered at when it gave the blockhash: history must reach back to it to prove an expiry."""
+    hot_wallet = models.CharField(max_length=44)
+    state = models.CharField(max_length=16, choices=State, default=State.SIGNED)
+    sends = models.PositiveIntegerField(default=0)
+    error = models.CharField(max_length=200, blank=True)
+    fee_lamports = models.BigIntegerField(null=True)
+    rent_lamports = models.BigIntegerField(null=True)
+    """What creating the recipient's token account cost us; null until it is known."""
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["payout", "n"], name="billing_attempt_numbered"),
+            models.UniqueConstraint(
+                fields=["payout"], condition=Q(state__in=ATTEMPT_LIVE), name="billing_attempt_one_live"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"attempt {self.n} of {self.payout_id}"
+
+
+class PayoutApproval(BaseModel):
+    """One person's yes to exactly this payout: ``binding`` is the hash of payout, destination and amount."""
+
+    payout = models.ForeignKey(Payout, on_delete=models.PROTECT, related_name="approvals")
+    approver = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="payout_approvals")
+    binding = models.BinaryField(max_length=32)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["payout", "approver"], name="billing_approval_once_per_person")]
+
+    def __str__(self) -> str:
+        return f"{self.approver_id} approves {self.payout_id}"
+
+
+class PayoutSwitch(models.Model):
+    """Payouts frozen or thawed, by whom and why; the latest row holds. Frozen: nothing new is signed."""
+
+    id = models.BigAutoField(primary_key=True)
+    frozen = models.BooleanField()
+    reason = models.CharField(max_length=200)
+    actor = models.CharField(max_length=80)
+    at = models.DateTimeField()
+
+    class Meta:
+        verbose_name_plural = "payout switches"
+
+    def __str__(self) -> str:
+        return ("frozen: " if self.frozen else "running: ") + self.reason

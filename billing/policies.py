@@ -1,0 +1,39 @@
+"""Billing's business numbers. A dated ``PolicyRow`` overrides a constant from its instant on (the demo installs its own)."""
+
+from __future__ import annotations
+
+from core.money import MICRO
+
+HOUR = 3600
+DAY = 24 * HOUR
+
+DEFAULTS: dict[str, int] = {
+    # A week's dust is not worth a transaction and a line on a statement.
+    "payout_minimum_weekly_micro": 25 * MICRO,
+    # A month collects more, so the floor only keeps out what the network fee would eat.
+    "payout_minimum_monthly_micro": 1 * MICRO,
+    # Time for a customer to see a charge and complain before it is payable.
+    "maturing_seconds": 48 * HOUR,
+    # New providers wait longer: the first weeks are when stolen cards and broken hosts show.
+    "maturing_new_provider_seconds": 7 * DAY,
+    "new_provider_seconds": 60 * DAY,
+    # A stolen session must not redirect Monday's money before the owner has read the mail about it.
+    "destination_cool_down_seconds": 72 * HOUR,
+    # 1 releases payouts without two people; refused outside of demo mode.
+    "automatic_release": 0,
+    # Below it a payout run pauses: the hot wallet must be able to pay fees of the next run, too.
+    "sol_reserve_lamports": 50_000_000,
+    # The most the signer signs for at once.
+    "payout_limit_micro": 100_000 * MICRO,
+}
+
+DEMO: dict[str, int] = {
+    "payout_minimum_weekly_micro": MICRO // 100,
+    "payout_minimum_monthly_micro": MICRO // 100,
+    "maturing_seconds": 0,
+    "maturing_new_provider_seconds": 0,
+    "destination_cool_down_seconds": 0,
+    "automatic_release": 1,
+    "sol_reserve_lamports": 1_000_000,
+}
+"""The demo's own rows (``policies_demo_install``): everything can be seen within minutes."""

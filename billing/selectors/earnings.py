@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from django.db.models import Count, Min, Sum
+from django.db.models.functions import TruncDay
+
+from accounts.models import Party
+from billing.models import EarningLine
+
+
+@dataclass(frozen=True, slots=True)
+class GpuEarnings:
+    gpu_id: UUID
+    gpu_model: str
+    amount_micro: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEarnings:
+    gpu_model: str
+    gpus: int
+    amount_micro: int
+
+
+@dataclass(frozen=True, slots=True)
+class Earnings:
+    """What a provider earned in [since, until), after the fee; the parts add up to the total."""
+
+    since: datetime
+    until: datetime
+    total_micro: int
+    by_gpu: tuple[GpuEarnings, ...]
+    by_model: tuple[ModelEarnings, ...]
+
+
+def earnings_of(party: Party, since: datetime, until: datetime) -> Earnings:
+    lines = EarningLine.objects.filter(provider=party, earned_at__gte=since, earned_at__lt=until)
+    gpus = (
+        lines.values("gpu_id")
+        .annotate(gpu_model=Min("gpu_model"), total=Sum("amount_micro"))
+        .order_by("-total", "gpu_id")
+    )
+    models = (
+        lines.values("gpu_model")
+        .annotate(total=Sum("amount_micro"), gpus=Count("gpu_id", distinct=True))
+        .order_by("-total", "gpu_model")
+    )
+    by_gpu = tuple(GpuEarnings(row["gpu_id"], row["gpu_model"], row["total"]) for row in gpus)
+    by_model = tuple(ModelEarnings(row["gpu_model"], row["gpus"], row["total"]) for row in models)
+    return Earnings(since, until, sum(row.amount_micro for row in by_gpu), by_gpu, by_model)
+
+
+def earnings_by_day(party: Party, since: datetime, until: datetime) -> list[tuple[datetime, int]]:
+    """(UTC midnight, micro-USDC) of the days on which something was earned."""
+    lines = EarningLine.objects.filter(provider=party, earned_at__gte=since, earned_at__lt=until)
+    days = lines.annotate(day=TruncDay("earned_at", tzinfo=UTC)).values("day").annotate(total=Sum("amount_micro"))
+    return [(row["day"], row["total"]) for row in days.order_by("day")]

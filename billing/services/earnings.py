@@ -1,0 +1,53 @@
+"""Pending earnings become payable when their time has come."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from accounts.models import Party
+from billing.models import Account, EarningLine, Transfer
+from billing.services.ledger.accounts import account_open
+from billing.services.ledger.transfers import transfer_post
+
+LINES_AT_ONCE = 5_000
+"""Lines per transfer: enough for a week of a large provider, small enough for a short transaction."""
+
+
+def earnings_mature(*, now: datetime) -> int:
+    """Move every line whose time has come from pending to payable; returns how many lines. May run beside itself."""
+    due = EarningLine.objects.filter(matured_at__isnull=True, matures_at__lte=now)
+    moved = 0
+    for party in Party.objects.filter(pk__in=due.values("provider")).order_by("pk"):
+        while lines := _mature_some(party, now):
+            moved += lines
+    return moved
+
+
+def _mature_some(party: Party, now: datetime) -> int:
+    with transaction.atomic():
+        due = EarningLine.objects.filter(provider=party, matured_at__isnull=True, matures_at__lte=now)
+        lines = list(due.order_by("id").select_for_update(skip_locked=True)[:LINES_AT_ONCE])
+        if not lines:
+            return 0
+        total = sum(line.amount_micro for line in lines)
+        EarningLine.objects.filter(pk__in=[line.pk for line in lines]).update(matured_at=now)
+        if total:
+            _post(party, f"matured:{party.pk}:{lines[-1].pk}", total, now)
+    return len(lines)
+
+
+def _post(party: Party, source: str, total_micro: int, now: datetime) -> UUID:
+    # A line matures once, so the last line's number names this set of lines and no other.
+    pending = account_open(kind=Account.Kind.PROVIDER_PENDING, owner=party)
+    payable = account_open(kind=Account.Kind.PROVIDER_PAYABLE, owner=party)
+    transfer = transfer_post(
+        source=source,
+        kind=Transfer.Kind.EARNINGS_MATURED,
+        legs=[(pending.pk, -total_micro), (payable.pk, total_micro)],
+        effective_at=now,
+        now=now,
+    )
+    return transfer.pk
