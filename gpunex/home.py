@@ -8,7 +8,6 @@ from django.views.decorators.http import require_safe
 
 from core.api.errors import error_body
 
-
 RACK = [("live", "", "live", "half")[(place * 7 + place // 6) % 4] for place in range(42)]
 """The picture beside the headline: a rack of GPUs, some busy. Decoration, not data."""
 
