@@ -20,6 +20,7 @@ def every(task: str, seconds: float, queue: str = "sweep") -> dict[str, Any]:
 SCHEDULE: dict[str, dict[str, Any]] = {
     "news": every("core.news_deliver", 5.0, "default"),
     "mails": every("accounts.mails_sweep", MINUTE),
+    "deposits": every("billing.deposits_read", 5.0, "money"),
     "earnings": every("billing.earnings_mature", MINUTE, "default"),
     "invariants": every("core.invariants_check", 15 * MINUTE),
     "benchmark_dispatch": every("benchmarks.runs_dispatch", 5.0, "bench"),

@@ -167,8 +167,13 @@ SOLANA_SECOND_RPC_URL = env.text("SOLANA_SECOND_RPC_URL", SOLANA_RPC_URL)
 SOLANA_GENESIS_HASH = env.text("SOLANA_GENESIS_HASH", "")
 SOLANA_USDC_MINT = env.text("SOLANA_USDC_MINT", "")
 SOLANA_VAULT_OWNER = env.text("SOLANA_VAULT_OWNER", "")
+SOLANA_HOT_WALLET = env.text("SOLANA_HOT_WALLET", "")
+"""The hot wallet's address: known everywhere; its key file is read by the money worker alone."""
 SOLANA_HOT_WALLET_KEY_FILE = env.text("SOLANA_HOT_WALLET_KEY_FILE", "")
 SOLANA_EXPLORER_URL = env.text("SOLANA_EXPLORER_URL", "")
+"""Where a transaction can be looked at; ``{signature}`` stands for it. Empty: no link is shown."""
+PAYOUT_SCREENER = env.text("PAYOUT_SCREENER", "billing.services.payouts.screening.LocalListScreener" if DEMO else "")
+"""Dotted path of who answers "clear" before money leaves. Without one, nothing is paid."""
 
 # -- Accounts and mail ------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "accounts.User"

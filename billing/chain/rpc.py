@@ -163,8 +163,12 @@ class RpcClient:
             lambda result: tuple(parse_address_signature(entry) for entry in result),
         )
 
-    def simulate(self, raw: bytes, *, commitment: Commitment) -> Simulation:
-        """Dry-run a signed transaction on the state of `commitment`, signatures and blockhash checked too."""
+    def simulate(self, raw: bytes, *, commitment: Commitment, verify_signatures: bool = True) -> Simulation:
+        """Dry-run a transaction on the state of `commitment`, its blockhash checked too.
+
+        Without `verify_signatures` the transaction may be unsigned: so a payout is tried before it is signed, and no
+        node ever sees signed bytes that are not in our books.
+        """
 
         def parse(result: Any) -> Simulation:
             value = result["value"]
@@ -175,7 +179,7 @@ class RpcClient:
                 context_slot=_context_slot(result),
             )
 
-        options = {"commitment": commitment, "encoding": "base64", "sigVerify": True}
+        options = {"commitment": commitment, "encoding": "base64", "sigVerify": verify_signatures}
         return self._call("simulateTransaction", [_encode(raw), options], parse)
 
     def send(self, raw: bytes, *, skip_preflight: bool, preflight_commitment: Commitment) -> str:

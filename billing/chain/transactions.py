@@ -167,6 +167,13 @@ def assemble_transaction(message: bytes, signatures: Sequence[bytes]) -> SignedT
     return SignedTransaction(raw=raw, signature=str(transaction.signatures[0]))
 
 
+def unsigned_transaction(message: bytes) -> bytes:
+    """A transaction with empty signatures, for a dry run: nobody can do anything with it."""
+    parsed = Message.from_bytes(message)
+    empty = [Signature.default()] * parsed.header.num_required_signatures
+    return bytes(VersionedTransaction.populate(parsed, empty))
+
+
 def sign_with_secret(message: bytes, secret: bytes) -> SignedTransaction:
     """Sign with a raw 64-byte key: the demo's customers and the local network's faucet. Payouts go through a Signer."""
     return assemble_transaction(message, [bytes(Keypair.from_bytes(secret).sign_message(message))])

@@ -1,17 +1,26 @@
+from billing.services.deposits import deposit_intent_open, deposit_link, deposits_read
+from billing.services.destinations import destination_challenge, destination_prove
 from billing.services.earnings import earnings_mature
 from billing.services.holds import hold_extend, hold_place, hold_release
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.credits import service_credit_post
 from billing.services.ledger.transfers import SourceTaken, transfer_post, transfers_post_many
 from billing.services.ledger.usage import EarningInput, UsageAnswer, UsageInput, usage_post, usage_post_many
+from billing.services.network import NetworkUnavailable
 from billing.services.policies import fee_rate_set, policies_demo_install, policy_set
 
 __all__ = [
     "EarningInput",
+    "NetworkUnavailable",
     "SourceTaken",
     "UsageAnswer",
     "UsageInput",
     "account_open",
+    "deposit_intent_open",
+    "deposit_link",
+    "deposits_read",
+    "destination_challenge",
+    "destination_prove",
     "earnings_mature",
     "fee_rate_set",
     "hold_extend",

@@ -1,0 +1,126 @@
+"""Where a party is paid: a wallet that exists as a wallet, and whose key signed our challenge."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.db import transaction
+
+from accounts.models import Party
+from accounts.services import notification_send
+from billing.chain.addresses import PROBLEM_TEXTS, DestinationRefused, address_check, destination_check
+from billing.chain.errors import RpcError
+from billing.chain.wallets import reads_as_transaction, signature_is_valid
+from billing.models import Destination, DestinationChallenge, Rail
+from billing.selectors.policies import policy_value
+from billing.services.network import Network, NetworkUnavailable, network
+from billing.states import DESTINATION
+from core.errors import Conflict, Invalid
+from core.locks import lock_name
+
+CHALLENGE_SECONDS = 600
+"""Long enough to open a wallet and sign, short enough that a text found later opens nothing."""
+NONCE_BYTES = 16
+
+# English and untranslated on purpose: these very bytes are signed.
+_TEXT = """\
+{domain} asks you to confirm a payout wallet.
+
+Purpose: payout destination
+Domain: {domain}
+Provider: {party}
+Address: {address}
+Network: {genesis_hash}
+Nonce: {nonce}
+Expires: {expires}
+
+Signing this moves no money and approves no transaction."""
+
+
+def destination_challenge(*, party: Party, address: str, now: datetime) -> DestinationChallenge:
+    """A text for the wallet at ``address`` to sign within ten minutes.
+
+    Raises Invalid (field address: no wallet, ours, a mint, a token account, …), NetworkUnavailable.
+    """
+    address = address.strip()
+    net = network()
+    _check_address(net, address)
+    expires_at = now + timedelta(seconds=CHALLENGE_SECONDS)
+    text = _TEXT.format(
+        domain=urlsplit(settings.ORIGIN).hostname,
+        party=party.pk,
+        address=address,
+        genesis_hash=net.genesis_hash,
+        nonce=secrets.token_hex(NONCE_BYTES),
+        expires=expires_at.isoformat(timespec="seconds"),
+    )
+    if reads_as_transaction(text.encode()):
+        raise AssertionError("a challenge must never be a transaction")
+    return DestinationChallenge.objects.create(
+        party=party, address=address, text=text, expires_at=expires_at, created_at=now
+    )
+
+
+def destination_prove(*, party: Party, address: str, signature: str, now: datetime) -> Destination:
+    """Make ``address`` the party's payout wallet, by its signature of the latest challenge (base58).
+
+    The challenge is used up by the first answer, right or wrong. Payouts that are open keep their own destination.
+    Raises Invalid (field signature or address), Conflict (no open challenge), NetworkUnavailable.
+    """
+    address = address.strip()
+    net = network()
+    _check_address(net, address)
+    challenge = _consume(party, address, now)
+    if not signature_is_valid(address=address, message=challenge.text.encode(), signature=signature.strip()):
+        found = f"{signature.strip()[:16]}…"
+        raise Invalid.field(
+            "signature", found=found, allowed="this wallet's signature of exactly the text shown; ask for a new text"
+        )
+    return _replace(party, address, now)
+
+
+def _check_address(net: Network, address: str) -> None:
+    try:
+        address_check(address, ours=net.ours)
+        destination_check(net.primary, address, mint=net.mint, ours=net.ours)
+    except DestinationRefused as error:
+        problem = PROBLEM_TEXTS[error.problem]
+        raise Invalid(
+            f"address: {address} {problem}.",
+            code=f"address_{error.problem}",
+            fields={"address": f"Found {address!r}, which {problem}; allowed: the address of a Solana wallet."},
+        ) from error
+    except RpcError as error:
+        raise NetworkUnavailable(f"The chain gives no answer: {error}") from error
+
+
+def _consume(party: Party, address: str, now: datetime) -> DestinationChallenge:
+    """Committed by itself, so that a wrong answer cannot be tried again."""
+    latest = DestinationChallenge.objects.filter(party=party, address=address).order_by("-created_at", "-pk").first()
+    refused = Conflict("There is no open challenge for this address: ask for a new text and sign it.")
+    if latest is None or latest.expires_at <= now:
+        raise refused
+    consumed = DestinationChallenge.objects.filter(pk=latest.pk, consumed_at__isnull=True).update(consumed_at=now)
+    if consumed != 1:
+        raise refused
+    return latest
+
+
+def _replace(party: Party, address: str, now: datetime) -> Destination:
+    usable_from = now + timedelta(seconds=policy_value("destination_cool_down_seconds", now))
+    with transaction.atomic():
+        lock_name(f"billing:destination:{party.pk}")
+        active = Destination.objects.filter(party=party, state=Destination.State.ACTIVE).first()
+        if active is not None and active.address == address:
+            return active
+        if active is not None:
+            DESTINATION.move(active, to=Destination.State.REPLACED, at=now, actor=f"party:{party.pk}")
+        made = Destination.objects.create(
+            party=party, rail=Rail.USDC, address=address, usable_from=usable_from, created_at=now
+        )
+        context = {"address": address, "usable_from": usable_from}
+        notification_send(kind="destination_changed", context=context, party=party, url="/provider/earnings/", now=now)
+    return made
