@@ -10,8 +10,7 @@ from django.urls import Resolver404, resolve
 from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 
-from accounts.selectors import party_of, unread_count
-from providers.selectors import provider_of
+from accounts.selectors import unread_count
 
 THEMES = ("auto", "light", "dark")
 
@@ -67,7 +66,7 @@ def _main_entries(request: HttpRequest) -> list[Entry]:
     found = MAIN
     if user.is_authenticated:
         found += CUSTOMER
-    found += PROVIDER if _is_provider(request) else FUTURE_PROVIDER
+    found += FUTURE_PROVIDER
     if user.is_authenticated and user.is_staff:
         found += STAFF
     return _entries(found, request.path)
@@ -78,18 +77,7 @@ def _section_entries(request: HttpRequest) -> list[Entry]:
         return []
     if request.path.startswith(("/account/", "/inbox/")):
         return _entries(ACCOUNT_SECTION, request.path)
-    if request.path.startswith("/provider/") and _is_provider(request):
-        return _entries(PROVIDER_SECTION, request.path)
     return []
-
-
-def _is_provider(request: HttpRequest) -> bool:
-    """Asked once per request, by a page that shows the navigation."""
-    if not hasattr(request, "_is_provider"):
-        user = request.user
-        found = user.is_authenticated and provider_of(party_of(user)) is not None
-        request._is_provider = found  # type: ignore[attr-defined]
-    return bool(request._is_provider)  # type: ignore[attr-defined]
 
 
 def site(request: HttpRequest) -> dict[str, object]:

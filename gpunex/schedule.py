@@ -29,5 +29,12 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     "heartbeats": every("reliability.heartbeats_flush", 5.0 if DEMO else MINUTE),
     "offline": every("reliability.offline_sweep", 5.0),
     "scores": every("reliability.scores_recompute", 15.0 if DEMO else 15 * MINUTE),
+    "jobs_place": every("marketplace.jobs_place", 2.0, "default"),
+    "attempts": every("marketplace.attempts_sweep", 10.0),
+    "windows": every("marketplace.windows_close", 10.0 if DEMO else MINUTE),
+    "usage": every("marketplace.usage_settle", 15 * MINUTE),
+    "rentals": every("marketplace.rentals_settle_ended", MINUTE),
+    "listings": every("marketplace.listings_recheck", MINUTE),
+    "ranks": every("marketplace.listings_rank", 15 * MINUTE),
     "partitions": every("core.partitions_keep", 6 * HOUR),
 }

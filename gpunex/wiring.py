@@ -6,16 +6,19 @@ from core.news import Wiring
 
 NEWS = Wiring(
     topics={
-        "provider.state": (),
-        "machine.state": (),
-        "machine.inventory": ("benchmarks.runs_request_for_machine",),
-        "schedule.version": (),
-        "benchmark.verdict": (),
-        "machine.flip": (),
-        "provider.score": (),
+        "provider.state": ("marketplace.listing_refresh_provider",),
+        "machine.state": ("marketplace.listing_refresh",),
+        "machine.inventory": ("benchmarks.runs_request_for_machine", "marketplace.listing_refresh"),
+        "schedule.version": ("marketplace.listing_refresh_provider",),
+        "benchmark.verdict": ("marketplace.listing_refresh_gpu",),
+        "machine.flip": ("marketplace.listing_refresh",),
+        "provider.score": ("marketplace.listing_refresh_provider",),
     },
     handlers={
         "benchmarks.runs_request_for_machine": "benchmarks.services.runs_request_for_machine",
+        "marketplace.listing_refresh": "marketplace.services.listing_refresh",
+        "marketplace.listing_refresh_gpu": "marketplace.services.listing_refresh_gpu",
+        "marketplace.listing_refresh_provider": "marketplace.services.listing_refresh_provider",
     },
 )
 

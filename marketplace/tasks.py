@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+from celery import shared_task
+
+from core import clock
+from marketplace import services
+
+
+@shared_task(name="marketplace.jobs_place", queue="default")
+def jobs_place() -> int:
+    return services.jobs_place(now=clock.now())
+
+
+@shared_task(name="marketplace.rental_settle", queue="default")
+def rental_settle(rental_id: str) -> bool:
+    return services.rental_settle(rental_id=UUID(rental_id), now=clock.now())
+
+
+@shared_task(name="marketplace.attempts_sweep", queue="sweep")
+def attempts_sweep() -> int:
+    now = clock.now()
+    return services.attempts_sweep(now=now) + services.queue_sweep(now=now)
+
+
+@shared_task(name="marketplace.windows_close", queue="sweep")
+def windows_close() -> int:
+    return services.windows_close(now=clock.now())
+
+
+@shared_task(name="marketplace.usage_settle", queue="sweep")
+def usage_settle() -> int:
+    return services.usage_settle(now=clock.now())
+
+
+@shared_task(name="marketplace.rentals_settle_ended", queue="sweep")
+def rentals_settle_ended() -> int:
+    """Rentals whose own job got lost: ended, not settled."""
+    return services.rentals_settle_ended(now=clock.now())
+
+
+@shared_task(name="marketplace.listings_recheck", queue="sweep")
+def listings_recheck() -> int:
+    return services.listings_recheck(now=clock.now())
+
+
+@shared_task(name="marketplace.listings_rank", queue="sweep")
+def listings_rank() -> int:
+    return services.listings_rank(now=clock.now())

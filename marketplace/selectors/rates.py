@@ -13,8 +13,8 @@ def rates_of_machine(*, provider_id: UUID, machine_id: UUID) -> dict[UUID, int]:
     """{GPU model: rate now} for a machine: its own exception where there is one, else the provider's rate for the model."""
     rows = (
         Rate.objects.filter(Q(machine__isnull=True) | Q(machine=machine_id), provider=provider_id)
-        .order_by("gpu_model", "machine", "-set_at", "-pk")
-        .distinct("gpu_model", "machine")
+        .order_by("gpu_model_id", "machine_id", "-set_at", "-pk")
+        .distinct("gpu_model_id", "machine_id")
     )
     own = {row.gpu_model_id: row.rate_micro for row in rows if row.machine_id is not None}
     general = {row.gpu_model_id: row.rate_micro for row in rows if row.machine_id is None}
@@ -28,7 +28,8 @@ def rates_of_machine(*, provider_id: UUID, machine_id: UUID) -> dict[UUID, int]:
 
 def rate_current(*, provider_id: UUID, gpu_model_id: UUID, machine_id: UUID | None = None) -> Rate | None:
     """The newest row of exactly this series (the provider's, or one machine's)."""
-    rows = Rate.objects.filter(provider_id=provider_id, gpu_model_id=gpu_model_id, machine_id=machine_id)
+    rows = Rate.objects.filter(provider_id=provider_id, gpu_model_id=gpu_model_id)
+    rows = rows.filter(machine__isnull=True) if machine_id is None else rows.filter(machine_id=machine_id)
     return rows.order_by("-set_at", "-pk").first()
 
 
