@@ -1,1 +1,0 @@
-"""Ways to measure a GPU. `agent.registry` picks one by the probe."""

@@ -1,1 +1,0 @@
-"""Ways to look at the GPUs. `agent.registry` picks one by name."""
