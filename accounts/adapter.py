@@ -5,13 +5,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest
 
 from accounts.models import User
-from accounts.services.notifications import header_text
+from accounts.selectors import inbox_of
+from accounts.services.notifications import header_text, notification_send
 from accounts.services.users import party_open
+from core import clock
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -25,6 +28,14 @@ class AccountAdapter(DefaultAccountAdapter):
             user.save()
             party_open(user=user)
         return user
+
+    def confirm_email(self, request: HttpRequest, email_address: EmailAddress) -> bool:
+        """The first address a person proves opens their inbox with a welcome."""
+        confirmed: bool = super().confirm_email(request, email_address)
+        user = email_address.user
+        if confirmed and not inbox_of(user).filter(kind="welcome").exists():
+            notification_send(kind="welcome", user=user, context={}, url="/roles/", now=clock.now())
+        return confirmed
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """Every link starts with the configured origin, whatever Host header asked for the mail."""

@@ -1,0 +1,53 @@
+"""People and parties, to look at. Rights are not editable here; a party's status moves through its service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin
+
+from accounts.models import Notification, Party, User
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """Staff with the view permission see it; nobody changes it by a form."""
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(User)
+class UserAdmin(ReadOnlyAdmin):
+    list_display = ("email", "name", "is_active", "is_staff", "created_at")
+    list_filter = ("is_active", "is_staff")
+    search_fields = ("email", "name")
+    ordering = ("-created_at",)
+    fields = ("id", "email", "name", "language", "time_zone", "is_active", "is_staff", "created_at", "last_login")
+
+
+@admin.register(Party)
+class PartyAdmin(ReadOnlyAdmin):
+    list_display = ("handle", "kind", "status", "created_at")
+    list_filter = ("kind", "status")
+    search_fields = ("handle", "members__user__email")
+    ordering = ("-created_at",)
+    fields = ("id", "handle", "kind", "status", "created_at")
+
+
+@admin.register(Notification)
+class NotificationAdmin(ReadOnlyAdmin):
+    list_display = ("subject", "user", "kind", "created_at", "mailed_at", "mail_attempts")
+    list_filter = ("kind",)
+    search_fields = ("user__email", "subject")
+    ordering = ("-id",)
+    list_select_related = ("user",)
+    fields = ("id", "user", "kind", "subject", "url", "created_at", "read_at", "mailed_at", "mail_attempts")
+    """Not the body: what concerns a person is theirs to read."""

@@ -99,23 +99,28 @@ class BenchmarkPlan(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanItem(Message):
-    """One wanted thing. `key` is the attempt's or run's id; an item that leaves the plan is to be stopped."""
+    """One wanted thing. `key` is the attempt's or run's id; an item that leaves the plan is to be stopped.
+
+    The body is read apart by `typed_body`, so that one item the agent cannot read never hides its neighbours.
+    """
 
     STRAY_FIELDS_IGNORED: ClassVar[bool] = True
 
-    kind: str = wire(Choice(PLAN_KINDS))
+    kind: str = text(40, pattern=r"[a-z_]+")
     key: str = wire(UuidText())
     body: dict[str, Any] = wire(AnyObject())
 
     def typed_body(self) -> AttemptPlan | BenchmarkPlan:
-        """The body as its message. Raises ProtocolError."""
+        """The body as its message. Raises ProtocolError, also for a kind this version does not know."""
         body: AttemptPlan | BenchmarkPlan
         if self.kind == "attempt":
             body = AttemptPlan.parse(self.body)
             found = body.attempt_id
-        else:
+        elif self.kind == "benchmark":
             body = BenchmarkPlan.parse(self.body)
             found = body.run_id
+        else:
+            raise ProtocolError("kind", self.kind, " | ".join(PLAN_KINDS))
         if found != self.key:
             raise ProtocolError("key", self.key, f"the id in the body, {found}")
         return body

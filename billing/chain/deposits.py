@@ -8,12 +8,13 @@ show the place we had read to. Because nodes index a block's transactions after 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import groupby
 
 from billing.chain.errors import HistoryIncomplete
-from billing.chain.records import AddressSignature, TransactionRecord
+from billing.chain.history import history_since
+from billing.chain.records import TransactionRecord
 from billing.chain.rpc import HISTORY_PAGE, RpcClient
 
 OVERLAP_SLOTS = 150  # a minute: far longer than a healthy node takes to index a block
@@ -85,7 +86,7 @@ def credits_read(
         RpcUnavailable, RpcRefused: keep the cursor, try later.
     """
     floor = 0 if cursor is None else max(0, cursor.slot - OVERLAP_SLOTS)
-    history = _history_since(rpc, token_account, floor, page_size)
+    history = history_since(rpc, token_account, floor, page_size=page_size)
     if cursor is not None and all(entry.signature != cursor.signature for entry in history):
         raise HistoryIncomplete(f"{rpc.name} does not show {cursor.signature}, up to which {token_account} was read")
     credits: list[Credit] = []
@@ -107,26 +108,6 @@ def credit_confirmed_by(rpc: RpcClient, credit: Credit) -> bool:
     """Whether a second node has the same transaction finalized with the same effect."""
     record = rpc.transaction(credit.signature, commitment="finalized")
     return record is not None and credit in _credits_of(record, credit.index, credit.token_account, credit.mint)
-
-
-def _history_since(rpc: RpcClient, account: str, floor: int, page_size: int) -> Sequence[AddressSignature]:
-    """The account's finalized history from slot `floor` on, oldest first; every slot in it is whole."""
-    found: dict[str, AddressSignature] = {}
-    for entry in _newest_first(rpc, account, page_size):
-        if entry.slot < floor:
-            break
-        found[entry.signature] = entry
-    return list(reversed(found.values()))
-
-
-def _newest_first(rpc: RpcClient, account: str, page_size: int) -> Iterator[AddressSignature]:
-    before: str | None = None
-    while page := rpc.signatures_for_address(account, commitment="finalized", before=before, limit=page_size):
-        yield from page
-        before = page[-1].signature
-    # A node that does not know `before` gives an empty page as well, and then the rest is not nothing but unknown.
-    if before is not None and rpc.transaction(before, commitment="finalized") is None:
-        raise HistoryIncomplete(f"{rpc.name} no longer knows {before}, its history of {account} breaks off there")
 
 
 def _fetch(rpc: RpcClient, signature: str) -> TransactionRecord:

@@ -36,6 +36,7 @@ from billing.chain.records import (
 
 DEFAULT_TIMEOUT_SECONDS = 10.0
 HISTORY_PAGE = 1_000  # the most signatures a node returns per call
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 STATUSES_MAX = 256  # the most signatures a node looks up per call
 
 T = TypeVar("T")
@@ -65,7 +66,12 @@ class RpcClient:
         self.name = urlsplit(url).netloc.rpartition("@")[2]  # for messages: a URL's path or query may hold an API key
         self._ids = itertools.count(1)
         self._http = httpx.Client(
-            timeout=timeout_seconds, transport=transport, verify=tls_context(), follow_redirects=False
+            timeout=timeout_seconds,
+            transport=transport,
+            verify=tls_context(),
+            follow_redirects=False,
+            # A proxy from the environment is for the world outside, not for a node on this machine.
+            trust_env=urlsplit(url).hostname not in LOOPBACK_HOSTS,
         )
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from billing.chain.errors import PayoutShapeRefused
 from billing.chain.keyfile import read_key_file
+from billing.chain.signing_journal import SigningJournal
 from billing.chain.transactions import PayoutShape, parse_payout_message
 
 # 0.001 SOL: two hundred times the base fee. A bug in the priority price must not drain the fee account.
@@ -68,13 +69,17 @@ class SignerPolicy:
 class KeyFileSigner:
     """Signs with a key file that only we can read. For development and the demo.
 
+    Args:
+        journal: the signer's own memory of what it signed, with its caps; None does without.
+
     Raises:
         KeyFileRefused: on construction, if the file is missing, not ours, or open to others.
     """
 
-    def __init__(self, path: Path, policy: SignerPolicy) -> None:
+    def __init__(self, path: Path, policy: SignerPolicy, journal: SigningJournal | None = None) -> None:
         self._keypair = read_key_file(path)
         self._policy = policy
+        self._journal = journal
 
     def __repr__(self) -> str:
         return f"<KeyFileSigner {self.public_key()}>"
@@ -83,5 +88,7 @@ class KeyFileSigner:
         return str(self._keypair.pubkey())
 
     def sign(self, message: bytes) -> bytes:
-        self._policy.check(message, self.public_key())
+        shape = self._policy.check(message, self.public_key())
+        if self._journal is not None:
+            self._journal.record(shape, message)
         return bytes(self._keypair.sign_message(message))

@@ -11,6 +11,7 @@ from django.core.cache import cache
 from django.test import Client
 
 from accounts.models import Party, User
+from accounts.selectors import inbox_of
 from tests.factories.cast import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -53,6 +54,7 @@ def test_signing_up_verifying_and_logging_in(client: Client) -> None:
     assert client.get("/account/").status_code == 302
     assert client.post(link).status_code == 302
     assert log_in(Client(), "mei@example.com")[:2] == (302, "/")
+    assert [row.kind for row in inbox_of(user)] == ["welcome"]
 
 
 def test_the_link_in_a_mail_is_ours_whatever_the_host_header_says(client: Client, settings: object) -> None:
@@ -136,3 +138,9 @@ def test_a_form_without_its_token_is_refused(ravi: User) -> None:
     assert answer.status_code == 403 and b"Please try again" in answer.content
     ravi.refresh_from_db()
     assert ravi.name == "Ravi"
+
+
+def test_the_admins_log_in_is_the_one_with_the_second_factor(ravi: User, signed_in: Callable[[User], Client]) -> None:
+    answer = Client().get("/admin/", follow=True)
+    assert answer.redirect_chain[-1][0].startswith("/account/login/?next=")
+    assert signed_in(ravi).get("/admin/login/").status_code == 403

@@ -22,7 +22,7 @@ class LocalnetControl:
 
     def __init__(self, rpc_url: str) -> None:
         self._url = f"{rpc_url.rstrip('/')}/control"
-        self._http = httpx.Client(timeout=TIMEOUT_SECONDS, verify=tls_context())
+        self._http = httpx.Client(timeout=TIMEOUT_SECONDS, verify=tls_context(), trust_env=False)
 
     def __enter__(self) -> Self:
         return self

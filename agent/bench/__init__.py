@@ -1,0 +1,1 @@
+"""Ways to measure a GPU. `agent.registry` picks one by the probe."""

@@ -1,0 +1,122 @@
+"""Command line of the agent."""
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+
+from agent.cleanup import jobs_stop
+from agent.config import NETWORKS, PROBES, RUNTIMES, STOP_GRACE_S, Settings
+from agent.errors import AgentError, ExitCode
+from agent.hostcheck import host_check
+from agent.journal import journal_start
+from agent.service import serve
+from agent_protocol.checks import CheckStatus
+from agent_protocol.version import AGENT_VERSION, PROTOCOL
+
+DEFAULT_STATE = Path("/var/lib/gpunex-agent")
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code (agent.errors.ExitCode)."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except AgentError as error:
+        print(f"gpunex-agent: {error}", file=sys.stderr)
+        return int(error.exit_code)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gpunex-agent", description="Offers this machine's GPUs on GPUnex.")
+    commands = parser.add_subparsers(required=True)
+    run = commands.add_parser("run", help="enrol if needed, then serve until stopped; jobs go on running")
+    run.add_argument("--url", required=True, help="address of the platform")
+    run.add_argument("--name", help="how this machine is called (default: its host name)")
+    run.add_argument("--gpus", default="all", help="all, or UUIDs separated by commas: what is offered")
+    run.add_argument("--token-file", type=Path, help="file with the enrolment token (else GPUNEX_TOKEN, or a prompt)")
+    run.add_argument("--sync-interval", type=float, help="seconds between syncs (default: what the platform says)")
+    run.add_argument("--job-network", choices=NETWORKS, default="none", help="network of jobs")
+    run.add_argument("--allow-registry", action="append", default=[], help="one more registry for images")
+    run.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+    run.set_defaults(command=_run)
+    _host_options(run)
+    check = commands.add_parser("check", help="look whether this machine has what it needs")
+    check.add_argument("--json", action="store_true", help="print the results as JSON")
+    check.set_defaults(command=_check)
+    _host_options(check)
+    stop = commands.add_parser("stop-jobs", help="end the jobs that a stopped agent left running")
+    stop.set_defaults(command=_stop_jobs)
+    _host_options(stop)
+    version = commands.add_parser("version", help="print the version")
+    version.set_defaults(command=_version)
+    return parser
+
+
+def _host_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--state", type=Path, default=DEFAULT_STATE, help="folder for what must survive a restart")
+    parser.add_argument("--runtime", choices=RUNTIMES, default="docker", help="process: demonstrations only")
+    parser.add_argument("--probe", choices=PROBES, default="nvml", help="simulated: GPUs from --simulated-profile")
+    parser.add_argument("--simulated-profile", type=Path, help="JSON file with the GPUs to simulate")
+    parser.add_argument("--docker-host", help="address of the engine (default: unix:///var/run/docker.sock)")
+    parser.add_argument("--stop-grace", type=float, default=STOP_GRACE_S, help="seconds between TERM and KILL")
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    given = vars(options)
+    gpus = given.get("gpus", "all")
+    return Settings(
+        # Commands that never call the platform need no address; the loopback satisfies every runtime's check.
+        url=given.get("url") or "http://127.0.0.1",
+        state=options.state.absolute(),
+        runtime=options.runtime,
+        probe=options.probe,
+        simulated_profile=options.simulated_profile,
+        name=given.get("name"),
+        gpus=None if gpus == "all" else frozenset(uuid.strip() for uuid in gpus.split(",") if uuid.strip()),
+        token_file=given.get("token_file"),
+        sync_interval_s=given.get("sync_interval"),
+        stop_grace_s=options.stop_grace,
+        docker_host=options.docker_host,
+        job_network=given.get("job_network", "none"),
+        registries=frozenset(given.get("allow_registry", ())),
+        log_level=given.get("log_level", "INFO"),
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    settings = _settings(options)
+    settings.check()
+    journal_start(settings.log_level)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return serve(settings, stop)
+
+
+def _check(options: argparse.Namespace) -> int:
+    results = host_check(_settings(options))
+    if options.json:
+        print(json.dumps([asdict(result) for result in results], indent=2))
+    else:
+        for result in results:
+            print(
+                f"{result.status:8}{result.id}: {result.actual or 'could not be found out'} (needed: {result.required})"
+            )
+            if result.status is CheckStatus.FAILED:
+                print(f"        {result.purpose}\n        {result.remedy}")
+    failed = any(result.status is CheckStatus.FAILED for result in results)
+    return ExitCode.CHECK_FAILED if failed else ExitCode.CLEAN
+
+
+def _stop_jobs(options: argparse.Namespace) -> int:
+    print(f"{jobs_stop(_settings(options))} jobs ended")
+    return ExitCode.CLEAN
+
+
+def _version(_options: argparse.Namespace) -> int:
+    print(f"gpunex-agent {AGENT_VERSION} (protocol {PROTOCOL})")
+    return ExitCode.CLEAN

@@ -1,0 +1,1 @@
+"""Ways to look at the GPUs. `agent.registry` picks one by name."""

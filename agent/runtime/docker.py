@@ -1,0 +1,334 @@
+"""Runtime of real hosts: one sandboxed container per attempt on a Docker Engine. The engine is the database."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import docker
+import requests
+import urllib3
+from docker.errors import APIError, DockerException, NotFound
+
+from agent.config import Settings
+from agent.errors import AgentError
+from agent.runtime import sandbox
+from agent.runtime.base import (
+    EngineFacts,
+    EngineUnavailable,
+    FoundJob,
+    JobOrder,
+    JobState,
+    LogSlice,
+    Observation,
+    RuntimeRefused,
+)
+from agent.runtime.docker_errors import create_refused, pull_refused
+from agent.runtime.spool import LogSpool
+from agent_protocol.images import ALLOWED_REGISTRIES, ImageRefused, image_parse
+
+_TIMEOUT_S = 60
+_LOG_DRAIN_S = 10.0
+# The engine keeps this many events in memory, and only while it lives.
+_ENGINE_EVENT_MEMORY = 256
+# The engine writes a container's end down a moment before it says so.
+_DIE_LOOKS = 3
+_DIE_PAUSE_S = 0.2
+
+log = logging.getLogger("agent.docker")
+
+
+class DockerRuntime:
+    """Containers are named `gpunex-job-<job>-<number>`, and found again by our labels after a restart."""
+
+    poll_interval_s = 1.0
+
+    def __init__(self, settings: Settings, machine_id: str) -> None:
+        self._machine_id = machine_id
+        self._network = settings.job_network
+        self._registries = ALLOWED_REGISTRIES | settings.registries
+        try:
+            self._engine = docker.DockerClient(
+                base_url=settings.docker_host or "unix:///var/run/docker.sock", timeout=_TIMEOUT_S, version="auto"
+            )
+        except (DockerException, requests.RequestException, OSError) as error:
+            raise AgentError(
+                f"--runtime docker: the engine does not answer ({type(error).__name__}). "
+                "Is Docker Engine installed and running, and may this user speak to it?"
+            ) from None
+        if _is_podman(self._engine.version()):
+            raise AgentError(
+                "--runtime docker: found Podman, allowed: Docker Engine. Podman drops GPU requests without an error: "
+                "a job would run on the processor and still end with exit code 0."
+            )
+        self._api = self._engine.api
+        self._spool = LogSpool(settings.state / "spool", self._log_stream)
+
+    def facts(self) -> EngineFacts:
+        info = _called(self._engine.info)
+        return EngineFacts(
+            engine="docker",
+            engine_version=info.get("ServerVersion"),
+            operating_system=info.get("OperatingSystem"),
+            kernel=info.get("KernelVersion"),
+        )
+
+    def available(self) -> bool:
+        try:
+            return bool(self._engine.ping())
+        except (DockerException, requests.RequestException):
+            return False
+
+    # Image
+
+    def prepare(self, order: JobOrder, cancelled: Callable[[], bool]) -> str:
+        """Pull, then name by digest: what runs is what was pulled, whatever the tag says a minute later."""
+        try:
+            reference = image_parse(order.plan.image, allowed_registries=self._registries)
+        except ImageRefused as refused:
+            raise RuntimeRefused("image_missing", refused.code) from None
+        try:
+            for line in self._api.pull(reference.pull_reference, stream=True, decode=True):
+                if cancelled():
+                    break
+                if "error" in line:
+                    raise pull_refused(str(line["error"]))
+        except APIError as error:
+            raise pull_refused(str(error.explanation), error.status_code) from None
+        except (requests.RequestException, DockerException) as error:
+            raise EngineUnavailable(type(error).__name__) from None
+        if cancelled():
+            return reference.pull_reference
+        attrs = _called(self._api.inspect_image, reference.pull_reference)
+        for digest in attrs.get("RepoDigests") or ():
+            return str(digest)
+        return str(attrs["Id"])
+
+    # Life
+
+    def start(self, order: JobOrder, image: str) -> None:
+        try:
+            container = self._existing(order.name) or self._create(order, image)
+            if container["State"]["Status"] == "created":
+                self._api.start(container["Id"])
+        except APIError as error:
+            if error.is_server_error() and "shutting down" in str(error.explanation).lower():
+                raise EngineUnavailable("shutting down") from None
+            refused = create_refused(error)
+            log.warning("the engine refused the container", extra={"job": order.name, "reason": refused.reason})
+            raise refused from None
+        except (requests.RequestException, DockerException) as error:
+            raise EngineUnavailable(type(error).__name__) from None
+        self._spool.follow(order.name, order.plan.log_limit_bytes)
+
+    def _existing(self, name: str) -> dict[str, Any] | None:
+        """The container under this name if it is ours. A stranger's is a refusal: nothing of theirs is touched."""
+        try:
+            container: dict[str, Any] = self._api.inspect_container(name)
+        except NotFound:
+            return None
+        if (container["Config"].get("Labels") or {}).get(sandbox.LABEL_MACHINE) != self._machine_id:
+            raise RuntimeRefused("container_create_failed", "name_taken")
+        return container
+
+    def _create(self, order: JobOrder, image: str) -> dict[str, Any]:
+        config = self._api.inspect_image(image)["Config"] or {}
+        volume = self._workspace_create(order)
+        network = self._network_create(order)
+        host_config = self._api.create_host_config(
+            **sandbox.host_config(
+                order, volume=volume, network=network, image_volumes=sorted(config.get("Volumes") or {})
+            )
+        )
+        try:
+            self._api.create_container(
+                image,
+                command=list(order.plan.command) or None,
+                name=order.name,
+                user=sandbox.UNPRIVILEGED_USER,
+                working_dir=sandbox.WORKSPACE,
+                environment=sandbox.job_environment(order, config.get("Env") or []),
+                labels=sandbox.labels(order),
+                host_config=host_config,
+            )
+        except APIError as error:
+            # Someone was faster: an earlier call of ours whose answer was lost.
+            if error.status_code != 409:
+                raise
+        container = self._existing(order.name)
+        if container is None:
+            raise RuntimeRefused("container_create_failed", "vanished")
+        self._api.put_archive(container["Id"], sandbox.WORKSPACE, sandbox.workspace_archive())
+        return container
+
+    def _workspace_create(self, order: JobOrder) -> str:
+        """A volume bounded by the engine where its file system can, else watched by the attempt."""
+        options = {"size": str(order.plan.limits.disk_bytes)} if order.plan.limits.disk_bytes else None
+        for driver_options in (options, None):
+            try:
+                self._api.create_volume(
+                    name=order.name, driver="local", driver_opts=driver_options, labels=sandbox.labels(order)
+                )
+                break
+            except APIError as error:
+                if driver_options is None:
+                    raise
+                log.debug("no quota on this file system", extra={"status": error.status_code})
+        return order.name
+
+    def _network_create(self, order: JobOrder) -> str:
+        if self._network == "none":
+            return "none"
+        try:
+            self._api.create_network(
+                order.name,
+                driver="bridge",
+                check_duplicate=True,
+                labels=sandbox.labels(order),
+                options={"com.docker.network.bridge.enable_icc": "false"},
+            )
+        except APIError as error:
+            if error.status_code != 409:
+                raise
+        return order.name
+
+    def adopt(self, name: str, log_limit_bytes: int) -> None:
+        self._spool.follow(name, log_limit_bytes)
+
+    def observe(self, name: str) -> Observation:
+        try:
+            container = self._inspect(name)
+        except NotFound:
+            return Observation(state=JobState.MISSING)
+        state = container["State"]
+        if state["Status"] == "created":
+            return Observation(state=JobState.CREATED)
+        limit = int((container["Config"].get("Labels") or {}).get(sandbox.LABEL_LOG_LIMIT, "0"))
+        if state["Running"] or state["Status"] in ("restarting", "removing"):
+            self._spool.follow(name, limit)
+            return Observation(state=JobState.RUNNING, ran_s=time.time() - _instant(state["StartedAt"]))
+        self._spool.drain(name, limit, _LOG_DRAIN_S)
+        return Observation(
+            state=JobState.EXITED,
+            exit_code=state["ExitCode"],
+            oom_killed=bool(state.get("OOMKilled")),
+            reason=None if self._exit_was_seen(container) else "engine_restart",
+            ran_s=max(0.0, _instant(state["FinishedAt"]) - _instant(state["StartedAt"])),
+        )
+
+    def _exit_was_seen(self, container: dict[str, Any]) -> bool:
+        """Whether the engine that answers now is the one that saw the container end.
+
+        An engine that shuts down sends TERM to every container: one that traps it ends with exit code 0 and looks
+        completed. The engine forgets its events when it restarts, so a `die` it still remembers happened under its
+        eyes. Where it has forgotten because too much happened since, the exit code is believed, as with live-restore.
+        """
+        if _called(self._engine.info).get("LiveRestoreEnabled"):
+            return True
+        ended = _instant(container["State"]["FinishedAt"])
+        for _ in range(_DIE_LOOKS):
+            remembered = _called(self._events_between, ended - 1.0, time.time())
+            if any(_is_die(event, container["Id"]) for event in remembered):
+                return True
+            time.sleep(_DIE_PAUSE_S)
+        return len(remembered) >= _ENGINE_EVENT_MEMORY
+
+    def _events_between(self, since: float, until: float) -> list[dict[str, Any]]:
+        return list(self._api.events(since=f"{since:.9f}", until=f"{until:.9f}", decode=True))
+
+    def terminate(self, name: str) -> None:
+        self._signal(name, "SIGTERM")
+
+    def kill(self, name: str) -> None:
+        self._signal(name, "SIGKILL")
+
+    def _signal(self, name: str, number: str) -> None:
+        try:
+            self._api.kill(name, signal=number)
+        except NotFound:
+            return
+        except APIError as error:
+            # 409: it has ended already.
+            if error.status_code != 409:
+                raise EngineUnavailable(str(error.status_code)) from None
+        except (requests.RequestException, DockerException) as error:
+            raise EngineUnavailable(type(error).__name__) from None
+
+    # Afterwards
+
+    def log_read(self, name: str, offset: int, limit: int) -> LogSlice:
+        return self._spool.read(name, offset, limit)
+
+    def disk_used_bytes(self, name: str) -> int | None:
+        for volume in _called(self._api.df).get("Volumes") or ():
+            if volume["Name"] == name:
+                size = (volume.get("UsageData") or {}).get("Size")
+                return size if isinstance(size, int) and size >= 0 else None
+        return None
+
+    def release(self, name: str) -> None:
+        self._spool.finish(name)
+        for remove in (
+            lambda: self._api.remove_container(name, v=True, force=True),
+            lambda: self._api.remove_volume(name, force=True),
+            lambda: self._network == "none" or self._api.remove_network(name),
+        ):
+            try:
+                remove()
+            except NotFound:
+                continue
+            except (requests.RequestException, DockerException) as error:
+                raise EngineUnavailable(type(error).__name__) from None
+
+    def forget(self, name: str) -> None:
+        self._spool.remove(name)
+
+    def found(self) -> list[FoundJob]:
+        mark = f"{sandbox.LABEL_MACHINE}={self._machine_id}"
+        jobs = []
+        for container in _called(self._api.containers, all=True, filters={"label": mark}):
+            names = [name.lstrip("/") for name in container["Names"] if name.count("/") == 1]
+            attempt_id = (container.get("Labels") or {}).get(sandbox.LABEL_ATTEMPT)
+            jobs += [FoundJob(name=name, attempt_id=attempt_id) for name in names[:1]]
+        return jobs
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _inspect(self, name: str) -> dict[str, Any]:
+        try:
+            container: dict[str, Any] = self._api.inspect_container(name)
+        except NotFound:
+            raise
+        except (requests.RequestException, DockerException) as error:
+            raise EngineUnavailable(type(error).__name__) from None
+        return container
+
+    def _log_stream(self, name: str) -> Iterator[bytes]:
+        try:
+            yield from self._api.logs(name, stdout=True, stderr=True, stream=True, follow=True)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, DockerException, OSError) as error:
+            raise EngineUnavailable(type(error).__name__) from None
+
+
+def _called(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """An engine call of which every failure means "not now"."""
+    try:
+        return call(*arguments, **options)
+    except (requests.RequestException, DockerException) as error:
+        raise EngineUnavailable(type(error).__name__) from None
+
+
+def _is_die(event: dict[str, Any], container_id: str) -> bool:
+    return event.get("Type") == "container" and event.get("Action") == "die" and event.get("id") == container_id
+
+
+def _is_podman(version: dict[str, Any]) -> bool:
+    return any("podman" in str(part.get("Name", "")).lower() for part in version.get("Components") or ())
+
+
+def _instant(text: str) -> float:
+    """Seconds since the epoch of the engine's RFC 3339 text, whose nanoseconds Python does not read."""
+    head, _, tail = text.rstrip("Z").partition(".")
+    return datetime.fromisoformat(f"{head}.{tail[:6]:0<6}+00:00").timestamp()

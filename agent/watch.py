@@ -1,0 +1,165 @@
+"""The latest look at GPUs and host, taken in a thread of its own so that a hanging driver never delays a heartbeat."""
+
+import logging
+import shutil
+import threading
+from dataclasses import replace
+
+from agent.clock import boot_seconds, wall_iso
+from agent.config import Settings
+from agent.host import host_read
+from agent.pacing import Alarm
+from agent.probe.base import GpuProbe, ProbeReading
+from agent.runtime.base import EngineFacts, EngineUnavailable, JobRuntime
+from agent.state import StateStore
+from agent_protocol.messages import GpuXid, Host, Inventory
+from agent_protocol.reasons import FAULT_XIDS, LOST_XIDS
+
+# Three looks while an idle GPU is judged (foreign processes, leftover memory) fit into a minute.
+LOOK_EVERY_S = 10.0
+# A reading older than this is not sent as if it were the present.
+STALE_S = 45.0
+# An engine that cannot unpack an image any more fails every job; small hosts keep at least a twentieth.
+DISK_LOW_BYTES = 5 * 2**30
+DISK_LOW_SHARE = 0.05
+
+log = logging.getLogger("agent.watch")
+
+
+class HostWatch:
+    """Thread-safe view of the last look."""
+
+    def __init__(self, settings: Settings, probe: GpuProbe, store: StateStore, changed: Alarm) -> None:
+        self._settings = settings
+        self._probe = probe
+        self._store = store
+        self._changed = changed
+        self._runtime: JobRuntime | None = None
+        self._lock = threading.Lock()
+        self._look_lock = threading.Lock()
+        self._reading = ProbeReading(degraded=())
+        self._read_at = float("-inf")
+        self._host: Host | None = None
+        self._engine_down = False
+        # GPU UUID to when its last hardware fault was seen, and which reason it gives a job that ends after it.
+        self._faults: dict[str, tuple[float, str]] = {}
+
+    def runtime_set(self, runtime: JobRuntime) -> None:
+        self._runtime = runtime
+
+    def look(self) -> None:
+        """Read everything once. Callers take turns: there is one conversation with the driver."""
+        with self._look_lock:
+            self._look()
+
+    def _look(self) -> None:
+        reading = self._offered(self._probe.read())
+        engine_down, facts = self._engine()
+        with self._lock:
+            known = self._host
+        if facts is None:
+            facts = (
+                EngineFacts()
+                if known is None
+                else EngineFacts(
+                    engine=known.engine,
+                    engine_version=known.engine_version,
+                    operating_system=known.os,
+                    kernel=known.kernel,
+                )
+            )
+        host = host_read(self._settings, facts, reading.driver_version, reading.cuda_version)
+        for uuid, xid in reading.xids:
+            log.warning("the driver reports an Xid", extra={"gpu": uuid, "xid": xid})
+            self._store.outbox_add("gpu_xid", GpuXid(uuid=uuid, xid=xid, at=wall_iso()).to_dict())
+        with self._lock:
+            before = self._state()
+            self._reading, self._read_at, self._host, self._engine_down = reading, boot_seconds(), host, engine_down
+            self._faults_note(reading)
+            changed = self._state() != before
+        if changed:
+            self._changed.ring()
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.wait(LOOK_EVERY_S):
+            self.look()
+
+    def inventory(self) -> Inventory | None:
+        """Null before the first look."""
+        with self._lock:
+            if self._host is None:
+                return None
+            reading = self._reading
+            return Inventory(
+                host=self._host,
+                gpus=reading.gpus,
+                driver_version=reading.driver_version,
+                cuda_version=reading.cuda_version,
+            )
+
+    def reading(self) -> ProbeReading:
+        """The last look; when it is too old, without telemetry and saying so."""
+        with self._lock:
+            degraded = list(self._reading.degraded)
+            stale = boot_seconds() - self._read_at > STALE_S
+            if stale and "nvml_timeout" not in degraded:
+                degraded.append("nvml_timeout")
+            if self._engine_down:
+                degraded.append("engine_unavailable")
+            if self._disk_is_low():
+                degraded.append("disk_low")
+            telemetry = () if stale else self._reading.telemetry
+            return replace(self._reading, telemetry=telemetry, degraded=tuple(degraded))
+
+    def gpu_present(self, uuid: str) -> bool:
+        with self._lock:
+            return any(gpu.uuid == uuid and gpu.health != "lost" for gpu in self._reading.gpus)
+
+    def fault_since(self, uuids: tuple[str, ...], since_boot_s: float) -> str | None:
+        """gpu_lost or gpu_fault when one of these cards failed after that moment."""
+        with self._lock:
+            found = [self._faults[uuid][1] for uuid in uuids if self._faults.get(uuid, (-1.0, ""))[0] >= since_boot_s]
+        return "gpu_lost" if "gpu_lost" in found else found[0] if found else None
+
+    def _state(self) -> tuple[object, ...]:
+        """What the platform should hear of at once."""
+        healths = tuple(sorted((gpu.uuid, gpu.health) for gpu in self._reading.gpus))
+        return healths, self._reading.degraded, self._engine_down
+
+    def _faults_note(self, reading: ProbeReading) -> None:
+        now = boot_seconds()
+        for uuid, xid in reading.xids:
+            if xid in FAULT_XIDS:
+                self._faults[uuid] = (now, "gpu_lost" if xid in LOST_XIDS else "gpu_fault")
+        for gpu in reading.gpus:
+            if gpu.health == "lost":
+                self._faults[gpu.uuid] = (now, "gpu_lost")
+
+    def _offered(self, reading: ProbeReading) -> ProbeReading:
+        """Only the GPUs that the provider offers; the others are nobody's business."""
+        offered = self._settings.gpus
+        if offered is None:
+            return reading
+        return replace(
+            reading,
+            gpus=tuple(gpu for gpu in reading.gpus if gpu.uuid in offered),
+            telemetry=tuple(each for each in reading.telemetry if each.uuid in offered),
+            xids=tuple((uuid, xid) for uuid, xid in reading.xids if uuid in offered),
+        )
+
+    def _engine(self) -> tuple[bool, EngineFacts | None]:
+        if self._runtime is None:
+            return False, None
+        if not self._runtime.available():
+            return True, None
+        try:
+            return False, self._runtime.facts()
+        except EngineUnavailable:
+            return True, None
+
+    def _disk_is_low(self) -> bool:
+        try:
+            usage = shutil.disk_usage(self._settings.state)
+        except OSError:
+            return False
+        return usage.free < min(DISK_LOW_BYTES, usage.total * DISK_LOW_SHARE)

@@ -1,0 +1,148 @@
+"""Small parts that are easier to judge alone."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from agent.cli import main
+from agent.config import Settings, is_loopback, url_check
+from agent.errors import AgentError
+from agent.leases import GpuLeases
+from agent.pacing import Alarm, Backoff, spread
+from agent.runtime.docker_errors import pull_refused
+from agent.state import StateStore
+from agent_protocol.version import AGENT_VERSION
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("http://127.0.0.1:8000", True),
+        ("http://127.9.9.9", True),
+        ("http://localhost", True),
+        ("http://[::1]:80", True),
+        ("http://127.0.0.1.example.com", False),
+        ("http://localhost.example.com", False),
+        ("http://example.com", False),
+        ("http://0.0.0.0", False),
+        ("http://user@example.com#127.0.0.1", False),
+    ],
+)
+def test_loopback_is_an_address_not_a_spelling(url: str, loopback: bool) -> None:
+    assert is_loopback(url) is loopback
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "gpunex.example", "ftp://a.example", "https://", "https://u:p@a.example", "https://a.example?x", "http://a"],
+)
+def test_a_url_that_is_no_origin_is_refused(url: str) -> None:
+    with pytest.raises(AgentError, match="--url"):
+        url_check(url)
+
+
+@pytest.mark.parametrize("interval", [0.0, -1.0, float("nan"), float("inf"), 1e9])
+def test_an_absurd_interval_is_refused(interval: float, tmp_path: Path) -> None:
+    settings = Settings(
+        url="https://a.example", state=tmp_path, runtime="docker", probe="nvml", sync_interval_s=interval
+    )
+    with pytest.raises(AgentError, match="--sync-interval"):
+        settings.check()
+
+
+def test_waits_grow_and_are_spread() -> None:
+    backoff = Backoff(1.0, 10.0)
+    waits = [backoff.next() for _ in range(50)]
+    assert 0.5 <= waits[0] <= 1.0
+    assert all(5.0 <= wait <= 10.0 for wait in waits[5:])
+    backoff.reset()
+    assert backoff.next() <= 1.0
+    spreads = [spread(15.0) for _ in range(200)]
+    assert min(spreads) >= 12.0
+    assert max(spreads) <= 18.0
+    assert max(spreads) - min(spreads) > 3.0
+
+
+def test_a_ring_is_not_lost_and_not_kept() -> None:
+    stop = threading.Event()
+    alarm = Alarm(stop)
+    alarm.ring()
+    alarm.wait(3600)
+    waiter = threading.Thread(target=alarm.wait, args=(3600,))
+    waiter.start()
+    waiter.join(0.05)
+    assert waiter.is_alive(), "the first ring was consumed"
+    stop.set()
+    alarm.ring()
+    waiter.join(5)
+    assert not waiter.is_alive()
+
+
+def test_gpus_are_taken_all_or_none() -> None:
+    seen: list[frozenset[str]] = []
+    leases = GpuLeases(seen.append)
+    assert leases.acquire("one", ("a", "b"), lambda: False)
+    assert not leases.acquire("two", ("b", "c"), lambda: True)
+    assert leases.acquire("three", ("c",), lambda: False)
+    leases.release("one")
+    assert leases.acquire("two", ("a", "b"), lambda: True)
+    assert seen[-1] == frozenset({"a", "b", "c"})
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "reason"),
+    [
+        ("manifest unknown: manifest unknown", 404, "image_missing"),
+        (
+            "pull access denied for x, repository does not exist or may require 'docker login'",
+            404,
+            "image_unauthorized",
+        ),
+        ("unauthorized: authentication required", 500, "image_unauthorized"),
+        ("toomanyrequests: You have reached your pull rate limit", 500, "registry_rate_limited"),
+        ("write /var/lib/docker/x: no space left on device", 500, "host_disk_full"),
+        ("Get https://x/v2/: dial tcp: lookup x: no such host", 500, "registry_unavailable"),
+        ("received unexpected HTTP status: 503 Service Unavailable", 500, "registry_unavailable"),
+    ],
+)
+def test_a_failed_pull_has_an_owner(text: str, status: int, reason: str) -> None:
+    assert pull_refused(text, status).reason == reason
+
+
+def test_a_state_folder_of_another_version_is_left_alone(tmp_path: Path) -> None:
+    store = StateStore(tmp_path / "state")
+    store._connection.execute("PRAGMA user_version = 99")
+    store.close()
+    with pytest.raises(AgentError, match="schema 99"):
+        StateStore(tmp_path / "state")
+
+
+def test_a_broken_state_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "agent.sqlite3").write_bytes(b"this is no database" * 100)
+    with pytest.raises(AgentError, match=r"agent\.sqlite3"):
+        StateStore(tmp_path)
+
+
+def test_the_sequence_rises_across_restarts_and_begins_anew_with_a_boot(tmp_path: Path) -> None:
+    store = StateStore(tmp_path)
+    store.identity_create(credential="c", url="u")
+    assert [store.sequence_next("boot-1"), store.sequence_next("boot-1")] == [1, 2]
+    store.close()
+    store = StateStore(tmp_path)
+    assert store.sequence_next("boot-1") == 3
+    assert store.sequence_next("boot-2") == 1
+    store.close()
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert AGENT_VERSION in capsys.readouterr().out
+
+
+def test_check_names_what_is_missing_and_how_to_mend_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code = main(["check", "--docker-host", f"unix://{tmp_path}/no.sock", "--state", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert code == 1
+    assert "failed  engine_running: no (needed: yes)" in printed
+    assert "systemctl enable --now docker" in printed

@@ -1,0 +1,48 @@
+"""The people and things that test_access_matrix visits. Everything belongs to Ada (provider) or Ravi (customer)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from django.test import Client
+
+from accounts.models import User
+from accounts.services import notification_send
+from core import clock
+from tests.architecture.access_rules import Route
+from tests.factories.cast import person
+
+
+@dataclass
+class Scene:
+    people: dict[str, User]
+    things: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Route → its placeholders, where the placeholder's name alone does not say which thing is meant."""
+    ids: dict[str, str] = field(default_factory=dict)
+    """Placeholder → the id of the thing."""
+
+    clients: dict[str, Client] = field(default_factory=dict)
+
+    def client(self, who: str) -> Client:
+        """The browser of one of the people, or of ``anonymous``."""
+        if who not in self.clients:
+            self.clients[who] = Client(raise_request_exception=False)
+            if who != "anonymous":
+                self.clients[who].force_login(self.people[who])
+        return self.clients[who]
+
+    def values(self, route: Route) -> dict[str, str]:
+        return {**self.ids, **self.things.get(route.path, {})}
+
+
+def build() -> Scene:
+    people = {
+        "ada": person("Ada"),
+        "ravi": person("Ravi"),
+        "eve": person("Eve"),
+        "other_provider": person("Petra"),
+        "other_customer": person("Carl"),
+        "clerk": person("Clerk", is_staff=True),
+    }
+    (message,) = notification_send(kind="welcome", user=people["ravi"], context={}, url="/roles/", now=clock.now())
+    return Scene(people, ids={"notification_id": str(message.pk), "key": "nonsense", "uidb36": "1"})
