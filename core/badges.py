@@ -17,6 +17,7 @@ STATUSES: dict[str, tuple[str, str | Promise]] = {
     "submitted": (BUSY, _("Submitted")),
     "in_review": (BUSY, _("In review")),
     "reviewing": (BUSY, _("In review")),
+    "more_information": (WARN, _("Information requested")),
     "information_requested": (WARN, _("Information requested")),
     "approved": (GOOD, _("Approved")),
     "rejected": (BAD, _("Rejected")),

@@ -37,4 +37,5 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     "listings": every("marketplace.listings_recheck", MINUTE),
     "ranks": every("marketplace.listings_rank", 15 * MINUTE),
     "partitions": every("core.partitions_keep", 6 * HOUR),
+    "schedules": every("providers.schedules_sweep", 15.0),
 }

@@ -135,6 +135,10 @@ BELL_SECRET = env.text("BELL_SECRET", SECRET_KEY)
 BELL_URL = env.text("BELL_URL", "")
 """Where agents and pages hold their event streams; empty: the same origin (a proxy routes it)."""
 
+AGENT_IMAGE = env.text("AGENT_IMAGE", "")
+GUARD_IMAGE = env.text("GUARD_IMAGE", "")
+"""Images the installer pulls, by digest (name@sha256:…); empty: this platform offers none, and the installer says so."""
+
 # -- Celery -----------------------------------------------------------------------------------------------------------
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_SERIALIZER = "json"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from decimal import Decimal
+
 from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -91,8 +93,9 @@ class ApplicationGpuGroup(BaseModel):
     gpu_model = models.ForeignKey(
         "providers.GpuModel", on_delete=models.PROTECT, related_name="+", null=True, blank=True
     )
+    other = models.BooleanField(default=False)
     other_model = models.CharField(max_length=80, blank=True)
-    """Free text where the catalogue has no such card; judged case by case."""
+    """Free text where the catalogue has no such card (``other``); judged case by case."""
     quantity = models.PositiveIntegerField(null=True, blank=True)
     host_memory_gb = models.PositiveIntegerField(null=True, blank=True)
     upload_mbps = models.PositiveIntegerField(null=True, blank=True)
@@ -118,3 +121,11 @@ class ApplicationGpuGroup(BaseModel):
 
     def __str__(self) -> str:
         return f"{self.quantity} × {self.other_model or self.gpu_model_id}"
+
+    @property
+    def upload_gbps(self) -> Decimal | None:
+        return None if self.upload_mbps is None else Decimal(self.upload_mbps) / 1000
+
+    @property
+    def download_gbps(self) -> Decimal | None:
+        return None if self.download_mbps is None else Decimal(self.download_mbps) / 1000

@@ -1,3 +1,12 @@
+from providers.selectors.applications import (
+    application_checks,
+    application_of,
+    application_open_of,
+    application_proposal,
+    application_timeline,
+    business_days,
+    review_queue,
+)
 from providers.selectors.catalogue import aliases_known, models_offered
 from providers.selectors.credentials import credentials_forget, machine_by_credential
 from providers.selectors.fleet import machine_of, machines_of, plan_of, plan_version_of, provider_of
@@ -5,6 +14,12 @@ from providers.selectors.schedules import schedule_of, schedule_versions, schedu
 
 __all__ = [
     "aliases_known",
+    "application_checks",
+    "application_of",
+    "application_open_of",
+    "application_proposal",
+    "application_timeline",
+    "business_days",
     "credentials_forget",
     "machine_by_credential",
     "machine_of",
@@ -13,6 +28,7 @@ __all__ = [
     "plan_of",
     "plan_version_of",
     "provider_of",
+    "review_queue",
     "schedule_of",
     "schedule_versions",
     "schedules_of",

@@ -1,3 +1,10 @@
+from providers.services.application_input import ApplicationInput, GpuGroupInput, application_input
+from providers.services.applications import (
+    application_answer,
+    application_save_draft,
+    application_submit,
+    application_withdraw,
+)
 from providers.services.claims import gpus_claim, gpus_release
 from providers.services.enrolment import Enrolled, machine_enrol
 from providers.services.inventory import gpu_accept, machine_inventory_record
@@ -11,11 +18,29 @@ from providers.services.machines import (
     machine_unquarantine,
 )
 from providers.services.plans import machine_channel, plan_put, plan_remove
+from providers.services.providers import provider_close, provider_reinstate, provider_suspend
+from providers.services.reviews import (
+    application_approve,
+    application_reject,
+    application_request_information,
+    application_take,
+)
 from providers.services.schedules import schedule_parse, schedule_set, schedules_sweep
 from providers.services.tokens import enrolment_token_issue, enrolment_token_revoke
 
 __all__ = [
+    "ApplicationInput",
     "Enrolled",
+    "GpuGroupInput",
+    "application_answer",
+    "application_approve",
+    "application_input",
+    "application_reject",
+    "application_request_information",
+    "application_save_draft",
+    "application_submit",
+    "application_take",
+    "application_withdraw",
     "enrolment_token_issue",
     "enrolment_token_revoke",
     "gpu_accept",
@@ -33,6 +58,9 @@ __all__ = [
     "machine_unquarantine",
     "plan_put",
     "plan_remove",
+    "provider_close",
+    "provider_reinstate",
+    "provider_suspend",
     "schedule_parse",
     "schedule_set",
     "schedules_sweep",

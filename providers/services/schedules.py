@@ -67,7 +67,7 @@ def schedule_set(
     return row
 
 
-def schedules_sweep(now: datetime) -> int:
+def schedules_sweep(*, now: datetime) -> int:
     """Tell of every schedule that opened or closed since the last sweep; returns how many. Touches nothing else."""
     with transaction.atomic():
         due = Schedule.objects.filter(next_change_at__lte=now).select_related("machine").order_by("next_change_at")
