@@ -91,6 +91,18 @@ ACCOUNTS = [
     Route("inbox/<uuid:notification_id>/", OWNER, POST, owner="ravi"),
 ]
 
+PROVIDERS = [
+    Route("provider/apply/", SIGNED_IN, BOTH),
+    Route("provider/application/", SIGNED_IN, BOTH),
+    Route("provider/application/withdraw/", SIGNED_IN, POST),
+    Route("agent", PUBLIC),
+    Route("agent/manual/", PUBLIC),
+    # Whoever has an enrolment token may enrol; without one the answer is a refusal that names the field.
+    Route("agent/v1/enrol", PUBLIC, POST),
+    Route("api/v1/provider/machines", Expected.of("401 403", f"404 {ANSWERED}")),
+    Route("api/v1/provider/machines/<uuid:machine_id>", API_OWNER, owner="ada"),
+]
+
 ALLAUTH = [
     Route("account/login/", PUBLIC),
     Route("account/logout/", PUBLIC),
@@ -119,4 +131,4 @@ ALLAUTH = [
     Route("account/2fa/recovery-codes/download/", Expected.of(LOG_IN, "answered 404")),
 ]
 
-RULES: list[Route] = [*GPUNEX, *ACCOUNTS, *ALLAUTH]
+RULES: list[Route] = [*GPUNEX, *ACCOUNTS, *PROVIDERS, *ALLAUTH]

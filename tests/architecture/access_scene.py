@@ -11,6 +11,7 @@ from accounts.services import notification_send
 from core import clock
 from tests.architecture.access_rules import Route
 from tests.factories.cast import person
+from tests.factories.providers import machine_make, provider_make
 
 
 @dataclass
@@ -45,4 +46,7 @@ def build() -> Scene:
         "clerk": person("Clerk", is_staff=True),
     }
     (message,) = notification_send(kind="welcome", user=people["ravi"], context={}, url="/roles/", now=clock.now())
-    return Scene(people, ids={"notification_id": str(message.pk), "key": "nonsense", "uidb36": "1"})
+    machine = machine_make(provider_make(people["ada"], reviewer=people["clerk"]))
+    provider_make(people["other_provider"], reviewer=people["clerk"])
+    ids = {"notification_id": str(message.pk), "machine_id": str(machine.pk), "key": "nonsense", "uidb36": "1"}
+    return Scene(people, ids=ids)
