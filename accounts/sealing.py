@@ -19,7 +19,7 @@ def seal(values: Mapping[str, str]) -> bytes:
     return _box().encrypt(json.dumps(dict(values)).encode())
 
 
-def unseal(sealed: bytes) -> dict[str, str]:
+def unseal(sealed: bytes | memoryview) -> dict[str, str]:
     """Raises cryptography.fernet.InvalidToken when the text was changed or SECRET_KEY is another one."""
     found: dict[str, str] = json.loads(_box().decrypt(bytes(sealed)))
     return found

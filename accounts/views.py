@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from accounts import services
 from accounts.forms import ProfileForm
+from accounts.http import PersonRequest
 from accounts.selectors import inbox_of, party_of
 from core import clock
 from core.errors import DomainError
@@ -34,7 +35,7 @@ def roles(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-def account(request: HttpRequest) -> HttpResponse:
+def account(request: PersonRequest) -> HttpResponse:
     user = request.user
     form = ProfileForm(
         request.POST or None, initial={"name": user.name, "language": user.language, "time_zone": user.time_zone}
@@ -54,14 +55,14 @@ def account(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_safe
-def inbox(request: HttpRequest) -> HttpResponse:
+def inbox(request: PersonRequest) -> HttpResponse:
     page = Paginator(inbox_of(request.user), INBOX_PAGE).get_page(request.GET.get("page"))
     return render(request, "accounts/inbox.html", {"page": page})
 
 
 @login_required
 @require_POST
-def inbox_open(request: HttpRequest, notification_id: UUID) -> HttpResponse:
+def inbox_open(request: PersonRequest, notification_id: UUID) -> HttpResponse:
     """Mark one message read and go where it points."""
     row = inbox_of(request.user).filter(pk=notification_id).first()
     if row is None:
@@ -72,7 +73,7 @@ def inbox_open(request: HttpRequest, notification_id: UUID) -> HttpResponse:
 
 @login_required
 @require_POST
-def inbox_read_all(request: HttpRequest) -> HttpResponse:
+def inbox_read_all(request: PersonRequest) -> HttpResponse:
     services.notifications_read_all(user=request.user, now=clock.now())
     return redirect("accounts_inbox")
 

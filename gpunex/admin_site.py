@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from unfold.sites import UnfoldAdminSite
 
+NOT_ON_THE_WEB = frozenset({"auth", "account", "mfa"})
+"""Groups, permissions, verified addresses and second factors: nobody grants rights or takes over a log-in by a form."""
+
 
 class OperationsSite(UnfoldAdminSite):
+    def register(self, model_or_iterable: Any, *args: Any, **options: Any) -> None:
+        """As Django's, but third-party apps do not get their models in by themselves."""
+        models: list[Any] = [model_or_iterable] if isinstance(model_or_iterable, type) else model_or_iterable
+        ours = [model for model in models if model._meta.app_label not in NOT_ON_THE_WEB]
+        super().register(ours, *args, **options)
+
     def login(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
         """Staff go on; a signed-in person without the right is told so; anybody else logs in through allauth."""
         if self.has_permission(request):

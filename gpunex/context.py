@@ -10,7 +10,8 @@ from django.urls import Resolver404, resolve
 from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 
-from accounts.selectors import unread_count
+from accounts.selectors import party_of, unread_count
+from providers.selectors import provider_of
 
 THEMES = ("auto", "light", "dark")
 
@@ -23,6 +24,8 @@ class Entry:
     path: str
     active: bool = False
 
+
+Entries = tuple[Entry, ...]
 
 MAIN = (Entry(_("Market"), "/market/"),)
 CUSTOMER = (Entry(_("Jobs"), "/jobs/"), Entry(_("Billing"), "/billing/"))
@@ -53,7 +56,7 @@ def _exists(path: str) -> bool:
     return True
 
 
-def _entries(entries: tuple[Entry, ...], here: str) -> list[Entry]:
+def _entries(entries: Entries, here: str) -> list[Entry]:
     """The entries that exist in this installation; the one with the longest path above ``here`` is active."""
     known = [entry for entry in entries if _exists(entry.path)]
     above = [entry.path for entry in known if here.startswith(entry.path)]
@@ -63,10 +66,10 @@ def _entries(entries: tuple[Entry, ...], here: str) -> list[Entry]:
 
 def _main_entries(request: HttpRequest) -> list[Entry]:
     user = request.user
-    found = MAIN
+    found: Entries = MAIN
     if user.is_authenticated:
         found += CUSTOMER
-    found += FUTURE_PROVIDER
+    found += PROVIDER if _is_provider(request) else FUTURE_PROVIDER
     if user.is_authenticated and user.is_staff:
         found += STAFF
     return _entries(found, request.path)
@@ -77,7 +80,18 @@ def _section_entries(request: HttpRequest) -> list[Entry]:
         return []
     if request.path.startswith(("/account/", "/inbox/")):
         return _entries(ACCOUNT_SECTION, request.path)
+    if request.path.startswith("/provider/") and _is_provider(request):
+        return _entries(PROVIDER_SECTION, request.path)
     return []
+
+
+def _is_provider(request: HttpRequest) -> bool:
+    """Asked once per request, by a page that shows the navigation."""
+    if not hasattr(request, "_is_provider"):
+        user = request.user
+        found = user.is_authenticated and provider_of(party_of(user)) is not None
+        request._is_provider = found  # type: ignore[attr-defined]
+    return bool(request._is_provider)  # type: ignore[attr-defined]
 
 
 def site(request: HttpRequest) -> dict[str, object]:

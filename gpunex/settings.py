@@ -25,7 +25,7 @@ VERSION = "0.1.0"
 
 # -- Apps -------------------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
-    "unfold",
+    "unfold.apps.BasicAppConfig",  # the plain one: the default would put its own site in place of ours
     "unfold.contrib.filters",
     "unfold.contrib.forms",
     "gpunex.apps.GpunexConfig",
