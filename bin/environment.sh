@@ -1,6 +1,7 @@
 # Sourced by the other scripts here: finds Python, makes .venv in the checkout, installs pinned requirements once.
 # Bash 3.2 and a bare machine must be able to read this file.
 
+export GPUNEX_CALLER=$PWD # relative paths on the command line mean this folder
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 

@@ -9,6 +9,8 @@ from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.permissions import AllowAny
 
+from gpunex.agent_urls import agent_urlpatterns
+
 Patterns = list[URLPattern | URLResolver]
 
 APPS = ("accounts", "billing", "providers", "benchmarks", "reliability", "marketplace")
@@ -26,5 +28,5 @@ def _patterns(audience: str) -> Patterns:
 urlpatterns: Patterns = [
     path("api/schema/", SpectacularAPIView.as_view(permission_classes=[AllowAny]), name="api_schema"),
     path("api/v1/", include((_patterns("public"), "api"))),
-    path("agent/v1/", include((_patterns("agent"), "agent"))),
+    path("agent/v1/", include(([*_patterns("agent"), *agent_urlpatterns], "agent"))),
 ]

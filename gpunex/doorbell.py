@@ -16,7 +16,7 @@ import os
 import random
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs
@@ -198,7 +198,7 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def answer(send: Send, status: int, body: dict[str, object]) -> None:
+async def answer(send: Send, status: int, body: Mapping[str, object]) -> None:
     headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": json.dumps(body).encode(), "more_body": False})

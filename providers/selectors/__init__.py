@@ -9,7 +9,14 @@ from providers.selectors.applications import (
 )
 from providers.selectors.catalogue import aliases_known, models_offered
 from providers.selectors.credentials import credentials_forget, machine_by_credential
-from providers.selectors.fleet import machine_of, machines_of, plan_of, plan_version_of, provider_of
+from providers.selectors.fleet import (
+    inventory_digest_of,
+    machine_of,
+    machines_of,
+    plan_of,
+    plan_version_of,
+    provider_of,
+)
 from providers.selectors.schedules import schedule_of, schedule_versions, schedules_of
 
 __all__ = [
@@ -21,6 +28,7 @@ __all__ = [
     "application_timeline",
     "business_days",
     "credentials_forget",
+    "inventory_digest_of",
     "machine_by_credential",
     "machine_of",
     "machines_of",

@@ -43,6 +43,11 @@ def plan_version_of(machine_id: UUID) -> int:
     return version
 
 
+def inventory_digest_of(machine_id: UUID) -> str:
+    """The digest of the inventory that was recorded last; empty when none was."""
+    return Machine.objects.filter(pk=machine_id).values_list("inventory_digest", flat=True).first() or ""
+
+
 def provider_of(party: Party) -> Provider | None:
     """The party's provider profile, or null when it has none."""
     return Provider.objects.select_related("party").filter(party=party).first()

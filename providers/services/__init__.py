@@ -26,6 +26,7 @@ from providers.services.reviews import (
     application_take,
 )
 from providers.services.schedules import schedule_parse, schedule_set, schedules_sweep
+from providers.services.sessions import machine_session_record
 from providers.services.tokens import enrolment_token_issue, enrolment_token_revoke
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "machine_resume",
     "machine_retire",
     "machine_revoke",
+    "machine_session_record",
     "machine_unquarantine",
     "plan_put",
     "plan_remove",

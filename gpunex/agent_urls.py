@@ -1,0 +1,15 @@
+"""The endpoints for agents that speak to several apps; enrolment is providers'."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from gpunex.agent_events import events, logs
+from gpunex.agent_sync import bell_redirect, sync
+
+agent_urlpatterns = [
+    path("sync", sync, name="agent_sync"),
+    path("bell", bell_redirect, name="agent_bell"),
+    path("events", events, name="agent_events"),
+    path("attempts/<uuid:attempt_id>/logs", logs, name="agent_logs"),
+]
