@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from core.api.errors import error_body
+from marketplace.selectors.figures import market_figures
 
 RACK = [("live", "", "live", "half")[(place * 7 + place // 6) % 4] for place in range(42)]
 """The picture beside the headline: a rack of GPUs, some busy. Decoration, not data."""
@@ -14,7 +15,7 @@ RACK = [("live", "", "live", "half")[(place * 7 + place // 6) % 4] for place in 
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    return render(request, "gpunex/home.html", {"rack": RACK})
+    return render(request, "gpunex/home.html", {"rack": RACK, "figures": market_figures()})
 
 
 def _is_api(request: HttpRequest) -> bool:

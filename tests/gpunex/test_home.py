@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+
+from accounts.models import User
+from marketplace.selectors.figures import market_figures
+from tests.factories.marketplace import listing_new, provider_new
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def fresh_figures() -> None:
+    cache.delete("marketplace:figures")
+
+
+def test_an_empty_market_shows_no_figures_rather_than_zeros(client: Client) -> None:
+    page = client.get("/").content.decode()
+    assert "Right now" not in page and "If you have GPUs" in page
+
+
+def test_the_front_page_counts_what_is_listed(client: Client) -> None:
+    listing_new(provider_new(country="DE"), gpus=2, rate_micro=500_000)
+    listing_new(provider_new(country="US"), gpus=1, rate_micro=380_000)
+    figures = market_figures()
+    assert (figures.gpus_online, figures.gpus_free, figures.models, figures.countries) == (3, 3, 1, 2)
+    assert [price.lowest_micro for price in figures.prices] == [380_000]
+    page = client.get("/").content.decode()
+    assert "Right now" in page and ">0.38<" in page
+
+
+def test_a_hidden_listing_does_not_count() -> None:
+    listing = listing_new(provider_new())
+    type(listing).objects.filter(pk=listing.pk).update(visible=False, hidden_reason="offline")
+    assert market_figures().gpus_online == 0
+
+
+def test_the_navigation_knows_who_looks(ravi: User, olga: User, signed_in: Callable[[User], Client]) -> None:
+    from_provider = provider_new("Petra")
+    seen = {
+        name: signed_in(user).get("/").content.decode()
+        for name, user in {"ravi": ravi, "olga": olga, "petra": from_provider.application.applicant}.items()
+    }
+    assert 'href="/admin/"' in seen["olga"] and 'href="/admin/"' not in seen["ravi"] + seen["petra"]
