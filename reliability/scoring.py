@@ -77,9 +77,14 @@ class Evidence:
         )
 
     def without_outage(self, machine_id: UUID, gap: Span) -> Evidence:
-        """The same past, had that machine stayed online during the gap."""
-        mended = (replace(gpu, online=[*gpu.online, gap]) if gpu.machine_id == machine_id else gpu for gpu in self.gpus)
-        return replace(self, gpus=tuple(mended))
+        """The same past, had that machine's GPUs been available during the gap."""
+
+        def mended(gpu: GpuEvidence) -> GpuEvidence:
+            if gpu.machine_id != machine_id:
+                return gpu
+            return replace(gpu, online=[*gpu.online, gap], unavailable=spans.subtract(gpu.unavailable, [gap]))
+
+        return replace(self, gpus=tuple(map(mended, self.gpus)))
 
     def without_job(self, source: str) -> Evidence:
         return replace(self, jobs=tuple(job for job in self.jobs if job.source != source))

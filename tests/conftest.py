@@ -22,7 +22,7 @@ from django.db import connections
 from tests import services as test_services
 from tests.plugin import SERVICES
 
-pytest_plugins = ["tests.factories.cast"]
+pytest_plugins = ["tests.factories.cast", "tests.factories.reliability"]
 
 ROOT = Path(__file__).resolve().parent.parent
 

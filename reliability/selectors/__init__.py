@@ -1,5 +1,15 @@
 from reliability.selectors.evidence import evidence_of
+from reliability.selectors.explained import ScoreEvent, score_events, score_history
 from reliability.selectors.health import health_of, score_of, score_parts
 from reliability.selectors.live import telemetry_recent
 
-__all__ = ["evidence_of", "health_of", "score_of", "score_parts", "telemetry_recent"]
+__all__ = [
+    "ScoreEvent",
+    "evidence_of",
+    "health_of",
+    "score_events",
+    "score_history",
+    "score_of",
+    "score_parts",
+    "telemetry_recent",
+]

@@ -208,8 +208,23 @@ def histories(draw: st.DrawFn) -> tuple[list[GpuEvidence], datetime]:
         pairs = draw(st.lists(st.tuples(edge, edge), max_size=most))
         return [(since + min(pair) * STEP, since + max(pair) * STEP) for pair in pairs if pair[0] != pair[1]]
 
+    def flapping() -> list[Span]:
+        """A host that comes and goes: silences around the 90 seconds that are none."""
+        at, found = draw(st.integers(0, 60)), []
+        for up, down in draw(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 6)), max_size=20)):
+            last = min(at + up, CELLS)
+            found.append((since + at * STEP, since + last * STEP))
+            at = min(last + down, CELLS)
+        return [(start, end) for start, end in found if start < end]
+
     cards = [
-        gpu(spans(3), spans(6), number=number, unavailable=spans(2), excused=spans(2))
+        gpu(
+            spans(3),
+            draw(st.sampled_from([flapping, lambda: spans(6)]))(),
+            number=number,
+            unavailable=spans(2),
+            excused=spans(2),
+        )
         for number in range(draw(st.integers(1, 3)))
     ]
     return cards, since

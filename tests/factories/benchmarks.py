@@ -1,0 +1,144 @@
+"""Machines as agents make them, and benchmark reports as agents send them. Built through services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from accounts.models import User
+from accounts.selectors import party_of
+from agent_protocol.messages import (
+    BenchmarkConditions,
+    BenchmarkFailed,
+    BenchmarkMetrics,
+    BenchmarkReport,
+    Gpu,
+    Host,
+    Inventory,
+)
+from benchmarks import services
+from benchmarks.models import Run
+from benchmarks.services import requests
+from core.ids import secret_hash, secret_new
+from providers import models
+from providers.services import enrolment_token_issue, machine_confirm, machine_enrol, machine_inventory_record
+
+DRIVER = "570.86.15"
+MIB = 1024 * 1024
+HEALTHY: dict[str, float | None] = {
+    "fp32_tflops": 35.0,
+    "fp16_tflops": 172.0,
+    "tensor_tflops": 175.0,
+    "memory_read_gbps": 700.0,
+    "memory_write_gbps": 690.0,
+    "memory_copy_gbps": 640.0,
+    "storage_read_mbps": 3000.0,
+    "storage_write_mbps": 2000.0,
+    "network_down_mbps": 900.0,
+    "network_up_mbps": 400.0,
+    "latency_ms": 20.0,
+}
+"""A healthy L40S in a good host."""
+
+
+def provider_made(user: User, *, now: datetime, cards: int = 64) -> models.Provider:
+    """An active provider with room for ``cards`` L40S."""
+    party = party_of(user)
+    application = models.Application.objects.create(
+        party=party, applicant=user, status="approved", tier="community", updated_at=now, legal_name=user.name
+    )
+    models.ApplicationGpuGroup.objects.create(
+        application=application,
+        position=0,
+        gpu_model=models.GpuModel.objects.get(slug="l40s-48gb"),
+        quantity=cards,
+        country="DE",
+    )
+    return models.Provider.objects.create(
+        party=party,
+        application=application,
+        tier="community",
+        country="DE",
+        region="europe",
+        approved_machines=cards,
+        joined_at=now,
+    )
+
+
+def inventory_of(uuids: Iterable[str], *, driver: str = DRIVER) -> Inventory:
+    """What an agent reports of L40S cards with these UUIDs."""
+    cards = tuple(
+        Gpu(uuid=uuid, name="NVIDIA L40S", memory_bytes=46068 * MIB, health="ok", reasons={}) for uuid in uuids
+    )
+    return Inventory(host=Host(architecture="x86_64", driver_version=driver), gpus=cards, driver_version=driver)
+
+
+def machine_made(
+    provider: models.Provider, *, now: datetime, cards: int = 1, confirmed: bool = True, driver: str = DRIVER
+) -> models.Machine:
+    """An enrolled machine with L40S cards, confirmed by its owner."""
+    _row, token = enrolment_token_issue(provider=provider, actor="tests", now=now)
+    inventory = inventory_of([f"GPU-{uuid4()}" for _card in range(cards)], driver=driver)
+    machine = machine_enrol(
+        token=token,
+        key=uuid4(),
+        credential_hash=secret_hash(secret_new("gpxa")),
+        boot_id="boot-1",
+        agent_version="1.0.0",
+        simulated=True,
+        host=inventory.host,
+        now=now,
+    ).machine
+    machine_inventory_record(machine=machine, inventory=inventory, now=now)
+    if confirmed:
+        machine_confirm(machine=machine, actor="tests", now=now)
+    machine.refresh_from_db()
+    return machine
+
+
+def report_for(
+    run: Run, *, simulated: bool = True, device: str = "simulated", **figures: float | None
+) -> BenchmarkReport:
+    """The agent's answer to a run that it was offered; ``figures`` differ from a healthy card's."""
+    return BenchmarkReport(
+        run_id=str(run.pk),
+        nonce=run.challenge["nonce"],
+        suite_version=run.suite.version,
+        gpu_uuid=run.gpu.uuid,
+        metrics=BenchmarkMetrics(**(HEALTHY | figures)),
+        conditions=BenchmarkConditions(throttle_reasons=(), simulated=simulated, device=device),
+    )
+
+
+def failure_for(run: Run, reason: str = "gpu_busy") -> BenchmarkFailed:
+    return BenchmarkFailed(run_id=str(run.pk), nonce=run.challenge["nonce"], reason=reason)
+
+
+def run_offered(gpu: models.Gpu, *, now: datetime) -> Run:
+    """The GPU's run on its host, offered by the dispatcher."""
+    services.runs_dispatch(now=now)
+    return Run.objects.get(gpu=gpu, status="offered")
+
+
+def run_done(gpu: models.Gpu, *, now: datetime, **figures: float | None) -> Run:
+    """The GPU's next run, offered and reported."""
+    run = run_offered(gpu, now=now)
+    return services.run_report(machine=gpu.machine, report=report_for(run, **figures), now=now + timedelta(seconds=30))
+
+
+def baseline_made(
+    machine: models.Machine, *, now: datetime, runs: int = 3, **figures: float | None
+) -> list[models.Gpu]:
+    """A machine's first runs, a minute each from ``now`` on, as the dispatcher hands them out; returns its GPUs."""
+    gpus = list(machine.gpus.select_related("machine", "model").order_by("pk"))
+    requests.runs_request(gpus=gpus, trigger=Run.Trigger.ENROLMENT, now=now)
+    at = now
+    for _run in range(runs):
+        while Run.objects.filter(machine=machine, status=Run.Status.REQUESTED, not_before__lte=at).exists():
+            services.runs_dispatch(now=at)
+            run = Run.objects.get(machine=machine, status=Run.Status.OFFERED)
+            services.run_report(machine=machine, report=report_for(run, **figures), now=at + timedelta(seconds=30))
+            at += timedelta(seconds=1)
+        at += timedelta(minutes=1)
+    return gpus
