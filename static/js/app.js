@@ -44,6 +44,17 @@
     menu.querySelector("summary").focus();
   });
 
+  // What scrolls sideways can be reached and scrolled by keyboard in every browser.
+  const reachable = () => {
+    document.querySelectorAll(".table-responsive, .section-nav, .main-nav").forEach((box) => {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+    });
+  };
+  addEventListener("resize", reachable);
+  document.addEventListener("htmx:afterSettle", reachable);
+  reachable();
+
   // A form is sent once, however often its button is clicked.
   document.addEventListener("submit", (event) => {
     if (event.defaultPrevented || event.target.method !== "post") return;

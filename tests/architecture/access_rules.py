@@ -103,6 +103,14 @@ PROVIDERS = [
     Route("api/v1/provider/machines/<uuid:machine_id>", API_OWNER, owner="ada"),
 ]
 
+AGENTS = [
+    Route("agent/v1/sync", HOST, POST),
+    Route("agent/v1/events", HOST, POST),
+    Route("agent/v1/attempts/<uuid:attempt_id>/logs", HOST, POST),
+    # Not a secret: it answers with the doorbell's address, or that there is none.
+    Route("agent/v1/bell", Expected.of(f"{ANSWERED} 404", f"{ANSWERED} 404")),
+]
+
 ALLAUTH = [
     Route("account/login/", PUBLIC),
     Route("account/logout/", PUBLIC),
@@ -131,4 +139,4 @@ ALLAUTH = [
     Route("account/2fa/recovery-codes/download/", Expected.of(LOG_IN, "answered 404")),
 ]
 
-RULES: list[Route] = [*GPUNEX, *ACCOUNTS, *PROVIDERS, *ALLAUTH]
+RULES: list[Route] = [*GPUNEX, *ACCOUNTS, *PROVIDERS, *AGENTS, *ALLAUTH]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from django.test import Client
 
@@ -48,5 +49,11 @@ def build() -> Scene:
     (message,) = notification_send(kind="welcome", user=people["ravi"], context={}, url="/roles/", now=clock.now())
     machine = machine_make(provider_make(people["ada"], reviewer=people["clerk"]))
     provider_make(people["other_provider"], reviewer=people["clerk"])
-    ids = {"notification_id": str(message.pk), "machine_id": str(machine.pk), "key": "nonsense", "uidb36": "1"}
+    ids = {
+        "notification_id": str(message.pk),
+        "machine_id": str(machine.pk),
+        "attempt_id": str(uuid4()),
+        "key": "nonsense",
+        "uidb36": "1",
+    }
     return Scene(people, ids=ids)

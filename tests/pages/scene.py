@@ -8,14 +8,35 @@ from accounts.models import User
 from accounts.services import notification_send
 from core import clock
 from tests.factories.cast import person
+from tests.factories.marketplace import listing_new, provider_new
+from tests.factories.providers import provider_make
 
-PUBLIC = ["/", "/roles/", "/account/login/", "/account/signup/", "/account/password/reset/", "/nowhere/"]
+PUBLIC = [
+    "/",
+    "/roles/",
+    "/account/login/",
+    "/account/signup/",
+    "/account/password/reset/",
+    "/agent/manual/",
+    "/nowhere/",
+]
 SIGNED_IN = [
     "/account/",
     "/account/email/",
     "/account/password/change/",
     "/account/2fa/",
     "/inbox/",
+    "/provider/apply/",
+]
+PROVIDER = [
+    "/provider/application/",
+]
+
+
+LISTINGS = [
+    ("Petra", "DE", "l4-24gb", 380_000),
+    ("Noor", "US", "h100-sxm-80gb", 2_150_000),
+    ("Kofi", "SG", "a100-pcie-80gb", 1_090_000),
 ]
 
 
@@ -30,8 +51,9 @@ class Scene:
 
 
 def build() -> Scene:
-    people = {name.lower(): person(name) for name in ("Ada", "Ravi")}
-    people["olga"] = person("Olga", is_staff=True, permissions=True)
-    for user in people.values():
-        notification_send(kind="welcome", user=user, context={}, url="/roles/", now=clock.now())
-    return Scene(people, {"nobody": PUBLIC, "ravi": SIGNED_IN})
+    people = {"ravi": person("Ravi"), "ada": person("Ada"), "olga": person("Olga", is_staff=True, permissions=True)}
+    provider_make(people["ada"], reviewer=people["olga"])
+    for name, country, model, rate in LISTINGS:
+        listing_new(provider_new(name, country=country), gpus=2, model=model, rate_micro=rate)
+    notification_send(kind="welcome", user=people["ravi"], context={}, url="/roles/", now=clock.now())
+    return Scene(people, {"nobody": PUBLIC, "ravi": SIGNED_IN, "ada": PROVIDER})
