@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from uuid import UUID
+
 from celery import shared_task
 
 from billing import services
 from core import clock
+from core.slots import slot_claim
 
 
 @shared_task(name="billing.earnings_mature", queue="default")
@@ -14,3 +17,26 @@ def earnings_mature() -> int:
 @shared_task(name="billing.deposits_read", queue="money")
 def deposits_read() -> int:
     return services.deposits_read(now=clock.now())
+
+
+@shared_task(name="billing.payouts_run", queue="money")
+def payouts_run() -> None:
+    """Plan whatever run is due (Mondays, first business days). A crash after the claim is mended in the next hour's slot."""
+    now = clock.now()
+    if slot_claim("billing.payouts_run", now.strftime("%Y-%m-%dT%H"), now=now):
+        services.payouts_run(as_of=now.date(), now=now)
+
+
+@shared_task(name="billing.payout_run_start", queue="money")
+def payout_run_start(run_id: str) -> None:
+    services.payout_run_start(run_id=UUID(run_id), now=clock.now())
+
+
+@shared_task(name="billing.payout_submit", queue="money")
+def payout_submit(payout_id: str) -> str:
+    return services.payout_advance(payout_id=UUID(payout_id), now=clock.now())
+
+
+@shared_task(name="billing.payouts_sweep", queue="money")
+def payouts_sweep() -> int:
+    return services.payouts_sweep(now=clock.now())

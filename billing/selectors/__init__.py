@@ -1,16 +1,30 @@
 from billing.selectors.balances import Balance, balance_of, in_flight_of, payable_of, pending_of
 from billing.selectors.earnings import Earnings, earnings_by_day, earnings_of
+from billing.selectors.payouts import (
+    PayoutRow,
+    cycle_of,
+    destination_of,
+    next_payout_on,
+    payouts_of,
+    why_not_yet,
+)
 from billing.selectors.policies import fee_bps_at, policy_value
 
 __all__ = [
     "Balance",
     "Earnings",
+    "PayoutRow",
     "balance_of",
+    "cycle_of",
+    "destination_of",
     "earnings_by_day",
     "earnings_of",
     "fee_bps_at",
     "in_flight_of",
+    "next_payout_on",
     "payable_of",
+    "payouts_of",
     "pending_of",
     "policy_value",
+    "why_not_yet",
 ]

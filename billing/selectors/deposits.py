@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from uuid import UUID
+
 import segno
 
 from accounts.models import Party
@@ -11,7 +13,7 @@ def pay_qr(url: str) -> str:
     return segno.make(url, error="m").svg_inline(border=4, dark="#000", light="#fff", omitsize=True)
 
 
-def intent_of(party: Party, intent_id: object) -> DepositIntent | None:
+def intent_of(party: Party, intent_id: UUID) -> DepositIntent | None:
     """The party's own intent; None for one that is not theirs or not there."""
     return DepositIntent.objects.filter(party=party, pk=intent_id).first()
 

@@ -7,6 +7,11 @@ from billing.services.ledger.credits import service_credit_post
 from billing.services.ledger.transfers import SourceTaken, transfer_post, transfers_post_many
 from billing.services.ledger.usage import EarningInput, UsageAnswer, UsageInput, usage_post, usage_post_many
 from billing.services.network import NetworkUnavailable
+from billing.services.payouts.advance import payout_advance
+from billing.services.payouts.plan import payout_cycle_set, payouts_run
+from billing.services.payouts.release import payout_approve, payout_cancel, payout_run_start
+from billing.services.payouts.runs import payouts_freeze
+from billing.services.payouts.sweep import payouts_sweep
 from billing.services.policies import fee_rate_set, policies_demo_install, policy_set
 
 __all__ = [
@@ -26,6 +31,14 @@ __all__ = [
     "hold_extend",
     "hold_place",
     "hold_release",
+    "payout_advance",
+    "payout_approve",
+    "payout_cancel",
+    "payout_cycle_set",
+    "payout_run_start",
+    "payouts_freeze",
+    "payouts_run",
+    "payouts_sweep",
     "policies_demo_install",
     "policy_set",
     "service_credit_post",

@@ -1,0 +1,145 @@
+"""Between reserved and payable: the pre-flight of a run, release by two people (or the demo's policy), and cancelling."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from hashlib import sha256
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from accounts.models import User
+from billing.chain.errors import RpcError
+from billing.chain.instructions import SIGNATURE_FEE_LAMPORTS, TOKEN_ACCOUNT_RENT_LAMPORTS
+from billing.models import Account, Payout, PayoutApproval, PayoutRun, Transfer
+from billing.selectors.integrity import drift_first
+from billing.selectors.payouts import in_flight_total, payouts_frozen
+from billing.selectors.policies import policy_value
+from billing.services.ledger.accounts import account_open
+from billing.services.ledger.transfers import transfer_post
+from billing.services.network import NetworkUnavailable, network
+from billing.services.payouts.runs import run_pause
+from billing.states import PAYOUT, PAYOUT_RUN
+from core import jobs
+from core.errors import Conflict, Denied
+from core.locks import lock_rows
+from core.money import format_usdc
+
+log = structlog.get_logger(__name__)
+
+APPROVALS_NEEDED = 2
+
+
+def payout_run_start(*, run_id: UUID, now: datetime) -> PayoutRun:
+    """Look whether the hot wallet can pay the run; then release it (demo) or leave it to two people.
+
+    A run that cannot be paid is paused and says why; the next call tries again. Only the money worker calls this.
+    """
+    run = PayoutRun.objects.get(pk=run_id)
+    if run.planned_at is None or run.status not in (PayoutRun.Status.PLANNED, PayoutRun.Status.PAUSED):
+        return run
+    obstacle = _obstacle(run, now)
+    if obstacle is not None:
+        run_pause(run, reason=obstacle, now=now)
+        return run
+    if run.status == PayoutRun.Status.PAUSED:
+        PAYOUT_RUN.move(run, to=PayoutRun.Status.PLANNED, at=now, changes={"pause_reason": ""})
+    if settings.DEMO and policy_value("automatic_release", now):
+        for payout in run.payouts.filter(status=Payout.Status.AWAITING_RELEASE).order_by("pk"):
+            _release(payout, now, actor="demo")
+        PAYOUT_RUN.move(run, to=PayoutRun.Status.RELEASED, at=now, actor="demo")
+    return run
+
+
+def payout_binding(payout: Payout) -> bytes:
+    """What an approval says yes to: this payout, this address, this amount (SHA-256)."""
+    return sha256(f"{payout.pk}|{payout.rail}|{payout.address}|{payout.asset}|{payout.amount_micro}".encode()).digest()
+
+
+def payout_approve(*, payout: Payout, approver: User, now: datetime) -> Payout:
+    """One person's yes. The second one, of somebody else, releases the payout.
+
+    Raises Denied (not staff, or the payee), Conflict (it does not wait for a release, or this person said yes before).
+    """
+    if not approver.is_staff or not approver.has_perm("billing.add_payoutapproval"):
+        raise Denied("Only staff with the right to approve payouts can do this.")
+    if payout.party.members.filter(user=approver).exists():
+        raise Denied("Nobody approves a payout to themselves.")
+    with transaction.atomic():
+        (payout,) = lock_rows(Payout.objects.all(), [payout.pk])
+        if payout.status != Payout.Status.AWAITING_RELEASE:
+            raise Conflict(f"payout: it is {payout.status} and waits for no release.")
+        binding = payout_binding(payout)
+        if PayoutApproval.objects.filter(payout=payout, approver=approver).exists():
+            raise Conflict("You have approved this payout already; somebody else has to.")
+        PayoutApproval.objects.create(payout=payout, approver=approver, binding=binding, created_at=now)
+        agreed = PayoutApproval.objects.filter(payout=payout, binding=binding).values("approver").distinct().count()
+        if agreed >= APPROVALS_NEEDED:
+            _release(payout, now, actor=approver)
+            _release_run(payout.run, now)
+    return payout
+
+
+def payout_cancel(*, payout: Payout, reason: str, now: datetime, actor: object | None = None) -> Payout:
+    """Give a payout's money back to payable. Refused, by the database too, while a signed transaction may still land.
+
+    Raises MoveNotAllowed, StaleState, Conflict.
+    """
+    payable = account_open(kind=Account.Kind.PROVIDER_PAYABLE, owner=payout.party)
+    in_flight = account_open(kind=Account.Kind.PAYOUT_IN_FLIGHT, owner=payout.party)
+    PAYOUT.check(old=payout.status, new=Payout.Status.CANCELLED)
+    try:
+        with transaction.atomic():
+            back = transfer_post(
+                source=f"payout:{payout.pk}:cancel",
+                kind=Transfer.Kind.PAYOUT_CANCELLED,
+                legs=[(in_flight.pk, -payout.amount_micro), (payable.pk, payout.amount_micro)],
+                effective_at=now,
+                now=now,
+            )
+            changes = {"closing_transfer": back}
+            PAYOUT.move(payout, to=Payout.Status.CANCELLED, actor=actor, reason=reason, at=now, changes=changes)
+    except IntegrityError as error:
+        raise Conflict("A signed transaction of this payout may still land; it cannot be cancelled now.") from error
+    return payout
+
+
+def _obstacle(run: PayoutRun, now: datetime) -> str | None:
+    """Why the run cannot be paid now, or None."""
+    frozen = payouts_frozen()
+    if frozen is not None:
+        return f"payouts are frozen: {frozen.reason}"
+    drift = drift_first()
+    if drift is not None:
+        return f"the books are wrong: {drift}"
+    try:
+        return _short_of(run, now)
+    except (NetworkUnavailable, RpcError) as error:
+        return f"the chain gives no answer: {error}"
+
+
+def _short_of(run: PayoutRun, now: datetime) -> str | None:
+    net = network()
+    usdc = net.primary.token_account_balance(net.hot_account, commitment="finalized")
+    has, needs = 0 if usdc is None else usdc.amount, in_flight_total()
+    if has < needs:
+        return f"the hot wallet holds {format_usdc(has)} USDC, {format_usdc(needs)} are on their way"
+    count = run.payouts.filter(status__in=Payout.OPEN).count()
+    lamports = net.primary.balance(net.hot_wallet, commitment="finalized")
+    each = SIGNATURE_FEE_LAMPORTS + TOKEN_ACCOUNT_RENT_LAMPORTS
+    least = count * each + policy_value("sol_reserve_lamports", now)
+    return None if lamports >= least else f"the hot wallet holds {lamports} lamports, {least} are needed for fees"
+
+
+def _release(payout: Payout, now: datetime, *, actor: object) -> None:
+    with transaction.atomic():
+        PAYOUT.move(payout, to=Payout.Status.READY, actor=actor, at=now, changes={"next_look_at": now})
+        jobs.enqueue("billing.payout_submit", payout_id=str(payout.pk))
+
+
+def _release_run(run: PayoutRun, now: datetime) -> None:
+    waiting = run.payouts.filter(status=Payout.Status.AWAITING_RELEASE).exists()
+    if not waiting and run.status in (PayoutRun.Status.PLANNED, PayoutRun.Status.PAUSED):
+        PAYOUT_RUN.move(run, to=PayoutRun.Status.RELEASED, at=now)

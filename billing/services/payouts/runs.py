@@ -1,0 +1,43 @@
+"""A run's own moves: pausing it with a reason, closing it, and the switch that stops all payouts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import structlog
+
+from billing.models import Payout, PayoutRun, PayoutSwitch
+from billing.states import PAYOUT_RUN
+from core.errors import Invalid
+from core.states import actor_name
+
+log = structlog.get_logger(__name__)
+
+
+def run_pause(run: PayoutRun, *, reason: str, now: datetime) -> None:
+    """Stop a run that is not released, and say why; the sweeper tries it again."""
+    log.error("payout_run_paused", run=str(run.pk), reason=reason)
+    if run.status == PayoutRun.Status.PAUSED:
+        PayoutRun.objects.filter(pk=run.pk, status=PayoutRun.Status.PAUSED).update(pause_reason=reason[:200])
+    else:
+        changes = {"pause_reason": reason[:200]}
+        PAYOUT_RUN.move(run, to=PayoutRun.Status.PAUSED, reason=reason, at=now, changes=changes)
+
+
+def runs_finish(*, now: datetime) -> int:
+    """Close planned and released runs of which every payout is settled or cancelled."""
+    closed = 0
+    open_payouts = Payout.objects.filter(status__in=Payout.OPEN).values("run")
+    states = (PayoutRun.Status.PLANNED, PayoutRun.Status.RELEASED)
+    for run in PayoutRun.objects.filter(status__in=states).exclude(pk__in=open_payouts):
+        PAYOUT_RUN.move(run, to=PayoutRun.Status.FINISHED, at=now)
+        closed += 1
+    return closed
+
+
+def payouts_freeze(*, frozen: bool, reason: str, now: datetime, actor: object | None = None) -> PayoutSwitch:
+    """Stop (or go on with) signing for everybody. What is signed already is followed to its end. Raises Invalid (reason)."""
+    if not reason.strip():
+        raise Invalid.field("reason", found=reason, allowed="a sentence for those who read it later")
+    log.warning("payouts_switched", frozen=frozen, reason=reason)
+    return PayoutSwitch.objects.create(frozen=frozen, reason=reason.strip()[:200], actor=actor_name(actor), at=now)
