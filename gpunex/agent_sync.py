@@ -23,7 +23,7 @@ from agent_protocol.version import MINIMUM_AGENT_VERSION, PROTOCOL, version_at_l
 from benchmarks.services import run_observe
 from core import bell, clock
 from core.errors import DomainError, NotFound, SlowDown, UpgradeRequired
-from gpunex.agent_door import agent_view, read, session_of
+from gpunex.agent_door import agent_view, read, refusal, session_of
 from gpunex.agent_heartbeats import BATCH, Heartbeat
 from gpunex.agent_sessions import Session
 from marketplace.services import attempt_observe
@@ -162,7 +162,7 @@ def _plan(session: Session, known: int | None, *, ask: bool) -> tuple[int, list[
 def bell_redirect(request: HttpRequest) -> HttpResponse:
     """GET /agent/v1/bell on the web server: the doorbell is elsewhere (behind a proxy it is one origin)."""
     if not settings.BELL_URL:
-        raise NotFound("No doorbell is configured; go on at heartbeat pace.")
+        return refusal(request, NotFound("No doorbell is configured; go on at heartbeat pace."))
     query = urlencode({"ticket": request.GET.get("ticket", "")})
     answer = HttpResponseRedirect(f"{settings.BELL_URL}{request.path}?{query}")
     answer.status_code = 307

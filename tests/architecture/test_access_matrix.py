@@ -58,7 +58,8 @@ def outcome(answer: HttpResponse) -> str:
 def address(route: str, values: dict[str, str]) -> str:
     """The route with its placeholders filled in."""
     plain = re.sub(r"[\^$]|\\.", "", re.sub(r"\(\?P<(\w+)>[^)]*\)", r"<\1>", route)) if "(?P" in route else route
-    return "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda found: values.get(found[1], "1"), plain)
+    nothing = {"uuid": "00000000-0000-7000-8000-000000000000"}
+    return "/" + re.sub(r"<(?:(\w+):)?(\w+)>", lambda found: values.get(found[2], nothing.get(found[1], "1")), plain)
 
 
 @dataclass(frozen=True)

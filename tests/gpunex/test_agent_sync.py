@@ -282,3 +282,8 @@ def _offered(machine: Machine) -> Run:
 def test_the_web_server_shows_the_way_to_the_doorbell(client: Client) -> None:
     answer = client.get("/agent/v1/bell?ticket=a.b")
     assert (answer.status_code, answer["Location"]) == (307, "http://127.0.0.1:9/agent/v1/bell?ticket=a.b")
+
+
+def test_without_a_doorbell_it_says_so(client: Client) -> None:
+    answer = client.get("/agent/v1/bell?ticket=a.b")
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

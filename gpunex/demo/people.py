@@ -1,0 +1,71 @@
+"""The cast: Ada provides, Ravi rents, Olga operates, Eve looks around. Random passwords, in a file only its owner reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+
+from allauth.account.models import EmailAddress
+from django.contrib.auth.models import Permission
+from django.db import transaction
+
+from accounts.models import User
+from accounts.services import user_register
+
+DOMAIN = "demo.gpunex.example"
+OUR_APPS = ("accounts", "billing", "providers", "benchmarks", "reliability", "marketplace", "core", "gpunex")
+CAST: dict[str, tuple[str, str]] = {
+    # name: (full name, what they are here for)
+    "ada": ("Ada Okafor", "provider (approved)"),
+    "ravi": ("Ravi Menon", "customer"),
+    "olga": ("Olga Petrova", "operator: /admin/"),
+    "eve": ("Eve", "a new user"),
+}
+
+
+def person(email: str, *, name: str, handle: str, password: str | None, is_staff: bool = False) -> User:
+    """The person with this verified address; made at first use."""
+    known = User.objects.filter(email=email).first()
+    if known is not None:
+        return known
+    with transaction.atomic():
+        user = user_register(email=email, password=password, name=name, handle=handle, is_staff=is_staff)
+        EmailAddress.objects.create(user=user, email=email, verified=True, primary=True)
+        if is_staff:
+            user.user_permissions.set(Permission.objects.filter(content_type__app_label__in=OUR_APPS))
+    return user
+
+
+def cast_gather(file: Path, *, names: tuple[str, ...] = tuple(CAST)) -> dict[str, User]:
+    """The cast's users. Passwords are written to ``file`` (0600) before the first user exists, and never changed."""
+    logins = _logins(file, names)
+    users = {}
+    for name in names:
+        full_name, _role = CAST[name]
+        handle = "ada-compute" if name == "ada" else name
+        users[name] = person(
+            logins[name]["email"],
+            name=full_name,
+            handle=handle,
+            password=logins[name]["password"],
+            is_staff=name == "olga",
+        )
+    return users
+
+
+def _logins(file: Path, names: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    if file.exists():
+        known: dict[str, dict[str, str]] = json.loads(file.read_text())
+        return known
+    made = {
+        name: {"email": f"{name}@{DOMAIN}", "password": secrets.token_urlsafe(12), "role": CAST[name][1]}
+        for name in names
+    }
+    unfinished = file.with_suffix(".new")
+    unfinished.unlink(missing_ok=True)
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as handle:
+        json.dump(made, handle, indent=2)
+    unfinished.rename(file)
+    return made

@@ -1,0 +1,217 @@
+"""The processes of one marketplace, in the order in which they are started, and how they are stopped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+from gpunex.embedded import free_port
+from gpunex.starter.folder import ROOT, DataFolder, StartError
+from gpunex.starter.services import Services, database_must_be_ours
+from gpunex.starter.supervisor import Child, Supervisor, children_of, end_orphans, reap_orphans
+
+READY_SECONDS = 60.0
+STOP_SECONDS = 4.0
+JOBS_SECONDS = 2.5
+ORPHAN_SECONDS = 1.0
+"""Together with the databases' own time a stop stays below ten seconds."""
+ADA_HOSTS = ("ada-1", "ada-2")
+LOGINS = "logins.json"
+RUN = "run.json"
+"""Where things are while this start runs; bin/tour reads it."""
+
+
+class Marketplace:
+    def __init__(self, folder: DataFolder, *, port: int, demo: bool, docker: bool, say: Callable[[str], None]) -> None:
+        self.folder, self.port, self.demo, self.docker, self.say = folder, port, demo, docker, say
+        self.url = f"http://127.0.0.1:{port}"
+        self.bell_url = f"http://127.0.0.1:{free_port()}"
+        self.runtime = "docker" if docker else "process"
+        self.logs = folder.sub("logs")
+        self.services = Services(folder, demo=demo)
+        self.supervisor = Supervisor(self.logs, say)
+        self.environment: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Raises StartError or EmbeddedError."""
+        self.services.start(self.say)
+        self.environment = self._environment()
+        genesis = self.services.environment.get("SOLANA_GENESIS_HASH", "")
+        database_must_be_ours(self.services.owner_url, demo=self.demo, genesis_hash=genesis)
+        # Web and doorbell load while the database is prepared; nobody is told their address before both are done.
+        self._start_web()
+        self._start_doorbell()
+        self._prepare()
+        self._start_worker()
+        self._wait_until_ready()
+        addresses = {"url": self.url, "bell_url": self.bell_url, "pid": os.getpid()}
+        self.folder.write(RUN, addresses | {"rpc_url": self.environment.get("SOLANA_RPC_URL", "")})
+        if self.demo:
+            self._start_hosts()
+
+    def _environment(self) -> dict[str, str]:
+        ours = {
+            "SECRET_KEY": self.folder.secret("secret-key"),
+            "BELL_SECRET": self.folder.secret("bell-secret"),
+            "DATA_DIR": str(self.folder.path),
+            "DEMO": "1" if self.demo else "0",
+            "ORIGIN": self.url,
+            "ALLOWED_HOSTS": "127.0.0.1,localhost",
+            "BELL_URL": self.bell_url,
+            "PYTHONUNBUFFERED": "1",
+        }
+        # No process of the marketplace but the migration knows the owner's password.
+        inherited = {name: value for name, value in os.environ.items() if name != "DATABASE_OWNER_URL"}
+        return inherited | self.services.environment | ours
+
+    def _prepare(self) -> None:
+        """Migrations by the owner, then the demo's data by services; see manage.py prepare."""
+        self.folder.sub("mail")
+        log = self.logs / "prepare.log"
+        environment = self.environment | {"DATABASE_OWNER_URL": self.services.owner_url, "PROCESS": "manage"}
+        with log.open("wb") as output:
+            done = subprocess.run(
+                [sys.executable, "manage.py", "prepare"],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                check=False,
+            )
+        if done.returncode != 0:
+            raise StartError(f"The database could not be prepared; the end of {log}:\n{_tail(log)}")
+        self.say("Database: migrated" + (", demo data in place" if self.demo else ""))
+
+    def _child(self, name: str, *command: str, process: str = "worker", once: bool = False) -> None:
+        environment = self.environment | {"PROCESS": process}
+        self.supervisor.start(Child(name, command, environment, ROOT, once=once))
+
+    def _host(self, name: str, *command: str) -> None:
+        """An agent: somebody else's program, it gets no secret of the platform."""
+        secret = ("DATABASE", "REDIS", "SECRET", "SOLANA")
+        kept = {key: value for key, value in self.environment.items() if not any(word in key for word in secret)}
+        self.supervisor.start(Child(name, command, kept, ROOT))
+
+    def _program(self, name: str) -> str:
+        return str(Path(sys.executable).with_name(name))
+
+    def _start_web(self) -> None:
+        options = ["--interface", "wsgi", "--host", "127.0.0.1", "--port", str(self.port), "--no-ws"]
+        options += ["--blocking-threads", "4", "--backpressure", "64", "--respawn-failed-workers"]
+        self._child("web", self._program("granian"), *options, "gpunex.wsgi:application", process="web")
+
+    def _start_doorbell(self) -> None:
+        port = self.bell_url.rpartition(":")[2]
+        options = ["--interface", "asgi", "--host", "127.0.0.1", "--port", port, "--no-ws", "--factory"]
+        options += ["--respawn-failed-workers"]
+        self._child("doorbell", self._program("granian"), *options, "gpunex.doorbell:application", process="doorbell")
+
+    def _start_worker(self) -> None:
+        celery = [self._program("celery"), "--app", "gpunex.celery"]
+        queues = "default,money,bench,sweep"
+        options = ["--queues", queues, "--concurrency", "2", "--without-gossip", "--without-mingle", "-Ofair"]
+        self._child("worker", *celery, "worker", *options)
+        schedule = str(self.folder.sub("celery") / "beat-schedule")
+        self._child("beat", *celery, "beat", "--schedule", schedule, "--pidfile=")
+
+    def _wait_until_ready(self) -> None:
+        waiting = {"web": f"{self.url}/readyz", "doorbell": f"{self.bell_url}/healthz"}
+        deadline = time.monotonic() + READY_SECONDS
+        while waiting:
+            for name, url in list(waiting.items()):
+                if _answers(url):
+                    del waiting[name]
+            self.watch()
+            if time.monotonic() > deadline:
+                name = next(iter(waiting))
+                log = self.logs / f"{name}.log"
+                raise StartError(f"{name} was not ready within {READY_SECONDS:.0f} s; the end of {log}:\n{_tail(log)}")
+            time.sleep(0.05)
+
+    def _start_hosts(self) -> None:
+        hosts = self.folder.sub("hosts")
+        for name in ADA_HOSTS:
+            host = hosts / name
+            options = ["--url", self.url, "--name", name, "--state", str(host / "state"), "--runtime", self.runtime]
+            options += ["--probe", "simulated", "--simulated-profile", str(host / "profile.json")]
+            options += ["--token-file", str(host / "token")]
+            self._host(f"host-{name}", sys.executable, "-m", "agent", "run", *options)
+        others = [sys.executable, str(ROOT / "bin" / "demo-hosts"), "--url", self.url, str(hosts / "others")]
+        self._host("hosts-others", *others)
+        self._child("demo-follow", sys.executable, "manage.py", "demo", "--follow", once=True)
+
+    def watch(self) -> None:
+        self.services.watch(self.say)
+        self.supervisor.watch()
+        reap_orphans(self._processes())
+
+    def _processes(self) -> set[int]:
+        return self.services.processes() | self.supervisor.processes()
+
+    def welcome(self, seconds: float) -> str:
+        lines = ["", f"GPUnex is ready at {self.url} (after {seconds:.1f} s)", ""]
+        for name, login in self.folder.read(LOGINS).items():
+            lines.append(f"  {name:<6} {login['role']:<28} {login['email']:<24} {login['password']}")
+        lines += ["", f"Data, logs and mails: {self.folder.path}", "Stop with Ctrl-C."]
+        return "\n".join(lines)
+
+    def stop(self) -> None:
+        (self.folder.path / RUN).unlink(missing_ok=True)
+        self.supervisor.stop(seconds=STOP_SECONDS)
+        self._stop_jobs()
+        end_orphans(self.services.processes(), seconds=ORPHAN_SECONDS)
+        self.services.stop()
+        left = children_of(os.getpid())
+        if left:
+            self.say(f"still running: {left}")
+
+    def _stop_jobs(self) -> None:
+        """Jobs outlive their agent on purpose; here they end with the demo, and the next agent says why."""
+        states = [self.folder.path / "hosts" / name / "state" for name in ADA_HOSTS]
+        command = [
+            sys.executable,
+            "-m",
+            "agent",
+            "stop-jobs",
+            "--runtime",
+            self.runtime,
+            "--stop-grace",
+            "1",
+            "--state",
+        ]
+        stopping = [
+            subprocess.Popen(
+                [*command, str(state)],
+                cwd=ROOT,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            for state in states
+            if any((state / "jobs").glob("*")) or (self.docker and state.exists())
+        ]
+        deadline = time.monotonic() + JOBS_SECONDS
+        for process in stopping:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=2, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def _tail(log: Path, lines: int = 15) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
