@@ -98,10 +98,6 @@ def _country_choices() -> list[tuple[str, Any]]:
     return [("", "—"), *((code, name) for name, code in named)]
 
 
-def _zone_choices() -> list[tuple[str, str]]:
-    return [("", "—"), *((name, name.replace("_", " ")) for name in sorted(zones()))]
-
-
 def _model_choices() -> list[tuple[str, Any]]:
     return [
         ("", "—"),
@@ -147,7 +143,13 @@ class GpuGroupForm(forms.Form):
     availability = _open(
         [(ALWAYS, _("Around the clock (24/7)")), (SCHEDULE, _("On a weekly schedule"))], label=_("Availability")
     )
-    schedule_zone = _open((), label=_("Time zone of the schedule"))
+    schedule_zone = forms.CharField(
+        label=_("Time zone of the schedule"),
+        required=False,
+        max_length=64,
+        # One list for all groups on the page: six hundred names in each would be most of it.
+        widget=forms.TextInput(attrs={"list": "zones", "placeholder": "Europe/Berlin", "autocomplete": "off"}),
+    )
     windows = WindowsField(
         label=_("Weekly windows"),
         required=False,
@@ -165,7 +167,6 @@ class GpuGroupForm(forms.Form):
         super().__init__(*args, **options)
         for name, choices in (
             ("gpu_model", _model_choices()),
-            ("schedule_zone", _zone_choices()),
             ("country", _country_choices()),
         ):
             self.fields[name].widget.choices = choices  # type: ignore[attr-defined]
@@ -272,6 +273,10 @@ class ApplicationForms:
                 rest[name] = sentences
         if rest or not error.fields:
             add_domain_error(self.form, DomainError(error.message, fields=rest))
+
+    @property
+    def zones(self) -> list[str]:
+        return sorted(zones())
 
     @property
     def full(self) -> bool:

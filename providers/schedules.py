@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -96,7 +96,7 @@ def next_change(schedule: WeeklySchedule, at: datetime) -> datetime | None:
             for edge in edges
             for fold in (0, 1)
         }
-        instants |= set(_clock_changes(zone, datetime.combine(day, time(), UTC)))
+        instants |= set(_clock_changes(zone, day))
         for instant in sorted(instants):
             if instant > at and is_open(schedule, instant) != before:
                 return instant
@@ -126,9 +126,10 @@ def narrows(old: WeeklySchedule, new: WeeklySchedule, at: datetime) -> bool:
     return any(open_until(new, first) < last for first, last in intervals(old, at, until))
 
 
-def _clock_changes(zone: ZoneInfo, midnight: datetime) -> Iterator[datetime]:
-    """Instants within the 24 hours from ``midnight`` (UTC) at which the zone's offset jumps, to the minute."""
-    low, high = midnight, midnight + timedelta(days=1)
+def _clock_changes(zone: ZoneInfo, day: date) -> Iterator[datetime]:
+    """Instants within the local ``day`` at which the zone's offset jumps, to the minute."""
+    low = datetime.combine(day, time(), zone).astimezone(UTC)
+    high = datetime.combine(day + timedelta(days=1), time(), zone).astimezone(UTC)
     if low.astimezone(zone).utcoffset() == high.astimezone(zone).utcoffset():
         return
     offset = low.astimezone(zone).utcoffset()

@@ -92,6 +92,7 @@ arguments() {
             *) stop "unknown option: $1 (allowed: --gpus, --name, --dry-run, --uninstall, --purge)" ;;
         esac
     done
+    check_gpu_list
     case "$URL" in
         https://* | http://127.0.0.1* | http://localhost*) ;;
         *) stop "the platform's address is $URL; needed: https (plain http only to this machine)" ;;
@@ -172,8 +173,11 @@ ask_gpus() {
         IFS= read -r answer </dev/tty || answer=''
         GPUS=${answer:-all}
     fi
+    check_gpu_list
+}
+
+check_gpu_list() {
     case "$GPUS" in
-        all) ;;
         *[!A-Za-z0-9,-]*) stop "--gpus: found $GPUS, allowed: all, or UUIDs separated by commas" ;;
     esac
 }

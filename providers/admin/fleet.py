@@ -1,0 +1,160 @@
+"""Providers, machines, GPUs and enrolment tokens: to look at, with the verbs that staff may need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.utils.translation import gettext_lazy as _
+from unfold.widgets import UnfoldAdminSelectWidget
+
+from core import clock
+from providers import services
+from providers.admin.verbs import ConfirmForm, ReasonForm, Verb, VerbsAdmin
+from providers.models import EnrolmentToken, Gpu, GpuModel, Machine, Provider
+
+
+def _provider_verb(service: Any) -> Any:
+    return lambda provider, actor, values: service(
+        provider=provider, actor=actor, reason=values["reason"], now=clock.now()
+    )
+
+
+def _machine_verb(service: Any) -> Any:
+    return lambda machine, actor, values: service(
+        machine=machine, actor=actor, reason=values["reason"], now=clock.now()
+    )
+
+
+def _in(*statuses: str) -> Any:
+    return lambda subject: subject.status in statuses
+
+
+@admin.register(Provider)
+class ProviderAdmin(VerbsAdmin):
+    list_display = ("party", "tier", "status", "country", "approved_machines", "joined_at")
+    list_filter = ("status", "tier", "country")
+    list_select_related = ("party",)
+    search_fields = ("party__handle", "party__members__user__email", "application__company")
+    ordering = ("-joined_at",)
+    fields = (
+        "party",
+        "application",
+        "tier",
+        "status",
+        "country",
+        "region",
+        "commitment_months",
+        "approved_machines",
+        "joined_at",
+    )
+    verbs = (
+        Verb("suspend", _("Suspend"), _provider_verb(services.provider_suspend), _in("active")),
+        Verb("reinstate", _("Reinstate"), _provider_verb(services.provider_reinstate), _in("suspended")),
+        Verb("close", _("Close for good"), _provider_verb(services.provider_close), _in("active", "suspended")),
+    )
+
+
+@admin.register(Machine)
+class MachineAdmin(VerbsAdmin):
+    list_display = ("name", "provider_handle", "status", "country", "simulated", "agent_version", "enrolled_at")
+    list_filter = ("status", "simulated", "country")
+    list_select_related = ("provider__party",)
+    search_fields = ("name", "id", "provider__party__handle", "gpus__uuid")
+    ordering = ("-enrolled_at",)
+    fields = (
+        "id",
+        "name",
+        "provider",
+        "status",
+        "status_reason",
+        "simulated",
+        "country",
+        "region",
+        "agent_version",
+        "driver_version",
+        "cuda_version",
+        "cpu_count",
+        "ram_bytes",
+        "disk_total_bytes",
+        "degraded",
+        "boot_id",
+        "plan_version",
+        "enrolled_at",
+        "confirmed_at",
+        "inventory_at",
+    )
+    verbs = (
+        Verb(
+            "quarantine",
+            _("Quarantine"),
+            _machine_verb(services.machine_quarantine),
+            _in("pending_confirmation", "active", "draining"),
+            explanation=_("No new jobs until it is released; running ones go on."),
+        ),
+        Verb("release", _("Release"), _machine_verb(services.machine_unquarantine), _in("quarantined")),
+        Verb(
+            "revoke",
+            _("Revoke"),
+            _machine_verb(services.machine_revoke),
+            _in("pending_confirmation", "active", "draining", "quarantined"),
+            explanation=_("Its credential stops working at once and its jobs are lost. It must enrol again."),
+        ),
+    )
+
+    @admin.display(description=_("provider"))
+    def provider_handle(self, machine: Machine) -> str:
+        return machine.provider.display_name
+
+
+class AcceptForm(ReasonForm):
+    model = forms.ModelChoiceField(
+        label=_("Accept it as"), queryset=GpuModel.objects.order_by("name"), widget=UnfoldAdminSelectWidget()
+    )
+    field_order = ("model", "reason")
+
+    def __init__(self, *args: Any, subject: Gpu, **options: Any) -> None:
+        super().__init__(*args, subject=subject, initial={"model": subject.model_id}, **options)
+
+
+def _accept(gpu: Gpu, reviewer: Any, values: dict[str, Any]) -> object:
+    return services.gpu_accept(gpu=gpu, reviewer=reviewer, now=clock.now(), **values)
+
+
+@admin.register(Gpu)
+class GpuAdmin(VerbsAdmin):
+    list_display = ("reported_name", "uuid", "machine", "model", "status", "reason", "last_seen_at")
+    list_filter = ("status", "reason", "model")
+    list_select_related = ("machine", "model")
+    search_fields = ("uuid", "machine__name", "machine__provider__party__handle")
+    ordering = ("-last_seen_at",)
+    fields = (
+        "machine",
+        "uuid",
+        "model",
+        "reported_name",
+        "memory_bytes",
+        "status",
+        "reason",
+        "accepted",
+        "health",
+        "first_seen_at",
+        "last_seen_at",
+        "details",
+    )
+    verbs = (Verb("accept", _("Accept"), _accept, _in("needs_review"), AcceptForm),)
+
+
+def _revoke_token(token: EnrolmentToken, _actor: Any, _values: dict[str, Any]) -> None:
+    services.enrolment_token_revoke(token=token, now=clock.now())
+
+
+@admin.register(EnrolmentToken)
+class EnrolmentTokenAdmin(VerbsAdmin):
+    list_display = ("id", "provider", "uses_left", "uses", "expires_at", "revoked_at", "issued_by")
+    list_select_related = ("provider",)
+    search_fields = ("provider__party__handle",)
+    ordering = ("-created_at",)
+    fields = ("provider", "uses", "uses_left", "created_at", "expires_at", "revoked_at", "issued_by")
+    verbs = (Verb("revoke", _("Revoke"), _revoke_token, lambda token: token.revoked_at is None, ConfirmForm),)
