@@ -1,6 +1,7 @@
 """Runtime of real hosts: one sandboxed container per attempt on a Docker Engine. The engine is the database."""
 
 import logging
+import signal
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -43,6 +44,8 @@ class DockerRuntime:
     """Containers are named `gpunex-job-<job>-<number>`, and found again by our labels after a restart."""
 
     poll_interval_s = 1.0
+    # Longer than an engine waits for its containers when it shuts down (15 s unless configured otherwise).
+    shutdown_patience_s = 20.0
 
     def __init__(self, settings: Settings, machine_id: str) -> None:
         self._machine_id = machine_id
@@ -63,6 +66,7 @@ class DockerRuntime:
                 "a job would run on the processor and still end with exit code 0."
             )
         self._api = self._engine.api
+        self._foreign_ends: dict[str, float] = {}
         self._spool = LogSpool(settings.state / "spool", self._log_stream)
 
     def facts(self) -> EngineFacts:
@@ -116,7 +120,9 @@ class DockerRuntime:
             if error.is_server_error() and "shutting down" in str(error.explanation).lower():
                 raise EngineUnavailable("shutting down") from None
             refused = create_refused(error)
-            log.warning("the engine refused the container", extra={"job": order.name, "reason": refused.reason})
+            # For the provider's eyes: this journal stays on the host.
+            said = str(error.explanation)[:500]
+            log.warning("the container was refused", extra={"job": order.name, "reason": refused.reason, "said": said})
             raise refused from None
         except (requests.RequestException, DockerException) as error:
             raise EngineUnavailable(type(error).__name__) from None
@@ -159,7 +165,6 @@ class DockerRuntime:
         container = self._existing(order.name)
         if container is None:
             raise RuntimeRefused("container_create_failed", "vanished")
-        self._api.put_archive(container["Id"], sandbox.WORKSPACE, sandbox.workspace_archive())
         return container
 
     def _workspace_create(self, order: JobOrder) -> str:
@@ -175,7 +180,31 @@ class DockerRuntime:
                 if driver_options is None:
                     raise
                 log.debug("no quota on this file system", extra={"status": error.status_code})
+        self._workspace_own(order.name)
         return order.name
+
+    def _workspace_own(self, volume: str) -> None:
+        """Hand the volume to the job's user (see sandbox.workspace_image)."""
+        image, _, tag = sandbox.WORKSPACE_IMAGE.partition(":")
+        try:
+            self._api.inspect_image(sandbox.WORKSPACE_IMAGE)
+        except NotFound:
+            self._api.import_image_from_data(sandbox.workspace_image(), repository=image, tag=tag)
+        helper = f"{volume}-workspace"
+        self._container_remove(helper)
+        self._api.create_container(
+            sandbox.WORKSPACE_IMAGE,
+            command=["never-started"],
+            name=helper,
+            host_config=self._api.create_host_config(binds=[f"{volume}:{sandbox.WORKSPACE}"], network_mode="none"),
+        )
+        self._container_remove(helper)
+
+    def _container_remove(self, name: str) -> None:
+        try:
+            self._api.remove_container(name, v=True, force=True)
+        except NotFound:
+            return
 
     def _network_create(self, order: JobOrder) -> str:
         if self._network == "none":
@@ -213,26 +242,44 @@ class DockerRuntime:
             state=JobState.EXITED,
             exit_code=state["ExitCode"],
             oom_killed=bool(state.get("OOMKilled")),
-            reason=None if self._exit_was_seen(container) else "engine_restart",
+            reason=self._foreign_reason(name, container),
             ran_s=max(0.0, _instant(state["FinishedAt"]) - _instant(state["StartedAt"])),
         )
 
-    def _exit_was_seen(self, container: dict[str, Any]) -> bool:
-        """Whether the engine that answers now is the one that saw the container end.
+    def _foreign_reason(self, name: str, container: dict[str, Any]) -> str | None:
+        """Why it ended, when somebody else ended it; null when it ended by itself (or by our order).
 
-        An engine that shuts down sends TERM to every container: one that traps it ends with exit code 0 and looks
-        completed. The engine forgets its events when it restarts, so a `die` it still remembers happened under its
-        eyes. Where it has forgotten because too much happened since, the exit code is believed, as with live-restore.
+        An engine that shuts down, or that finds a container running when it starts, sends it TERM: a job that traps it
+        ends with exit code 0 and looks completed. The engine keeps its events in memory and forgets them when it
+        restarts: `start` and `die` both remembered means that one engine saw the whole life. Where events are missing
+        because too many followed, and with live-restore (engines come and go, containers stay), the exit is believed.
         """
+        events = self._events_of(container)
+        if events is not None and not {"start", "die"} <= {action for action, _ in events}:
+            return "engine_restart"
+        signals = {number for action, number in events or () if action == "kill"}
+        if not signals:
+            return None
+        if signals - {str(int(signal.SIGKILL))}:
+            # Perhaps the engine is shutting down right now, which shows in a moment.
+            since = self._foreign_ends.setdefault(name, time.monotonic())
+            if time.monotonic() - since < self.shutdown_patience_s:
+                raise EngineUnavailable("the container was stopped by somebody else")
+        return "unknown"
+
+    def _events_of(self, container: dict[str, Any]) -> list[tuple[str, str]] | None:
+        """(action, signal) of what the engine remembers of this container; null when its memory proves nothing."""
         if _called(self._engine.info).get("LiveRestoreEnabled"):
-            return True
-        ended = _instant(container["State"]["FinishedAt"])
+            return None
+        started = _instant(container["State"]["StartedAt"])
+        ours: list[tuple[str, str]] = []
         for _ in range(_DIE_LOOKS):
-            remembered = _called(self._events_between, ended - 1.0, time.time())
-            if any(_is_die(event, container["Id"]) for event in remembered):
-                return True
+            remembered = _called(self._events_between, started - 1.0, time.time())
+            ours = [_action(event) for event in remembered if event.get("id") == container["Id"]]
+            if any(action == "die" for action, _ in ours):
+                break
             time.sleep(_DIE_PAUSE_S)
-        return len(remembered) >= _ENGINE_EVENT_MEMORY
+        return None if len(remembered) >= _ENGINE_EVENT_MEMORY else ours
 
     def _events_between(self, since: float, until: float) -> list[dict[str, Any]]:
         return list(self._api.events(since=f"{since:.9f}", until=f"{until:.9f}", decode=True))
@@ -270,7 +317,8 @@ class DockerRuntime:
     def release(self, name: str) -> None:
         self._spool.finish(name)
         for remove in (
-            lambda: self._api.remove_container(name, v=True, force=True),
+            lambda: self._container_remove(name),
+            lambda: self._container_remove(f"{name}-workspace"),
             lambda: self._api.remove_volume(name, force=True),
             lambda: self._network == "none" or self._api.remove_network(name),
         ):
@@ -278,10 +326,15 @@ class DockerRuntime:
                 remove()
             except NotFound:
                 continue
+            except APIError as error:
+                # 409: it is being removed at this moment.
+                if error.status_code != 409:
+                    raise EngineUnavailable(str(error.status_code)) from None
             except (requests.RequestException, DockerException) as error:
                 raise EngineUnavailable(type(error).__name__) from None
 
     def forget(self, name: str) -> None:
+        self._foreign_ends.pop(name, None)
         self._spool.remove(name)
 
     def found(self) -> list[FoundJob]:
@@ -320,8 +373,9 @@ def _called(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         raise EngineUnavailable(type(error).__name__) from None
 
 
-def _is_die(event: dict[str, Any], container_id: str) -> bool:
-    return event.get("Type") == "container" and event.get("Action") == "die" and event.get("id") == container_id
+def _action(event: dict[str, Any]) -> tuple[str, str]:
+    attributes = (event.get("Actor") or {}).get("Attributes") or {}
+    return str(event.get("Action")), str(attributes.get("signal", ""))
 
 
 def _is_podman(version: dict[str, Any]) -> bool:

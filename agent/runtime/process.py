@@ -185,6 +185,15 @@ class ProcessRuntime:
 
     def forget(self, name: str) -> None:
         self._reap(name)
+        started = _read(self._jobs / name / "started.json")
+        workspace = Path(started["workspace"]) if started is not None else None
+        # A supervisor that was killed could not do it; a folder that does not look like one of ours is not touched.
+        if (
+            workspace is not None
+            and workspace.name.startswith(supervisor.WORKSPACE_PREFIX)
+            and not workspace.is_symlink()
+        ):
+            shutil.rmtree(workspace, ignore_errors=True)
         shutil.rmtree(self._jobs / name, ignore_errors=True)
 
     def found(self) -> list[FoundJob]:

@@ -15,12 +15,12 @@ LABEL_LOG_LIMIT = "gpunex.log_limit"
 
 UNPRIVILEGED_USER = "65534:65534"
 WORKSPACE = "/workspace"
+WORKSPACE_IMAGE = "gpunex-workspace:1"
 SCRATCH = "/tmp"  # noqa: S108 (inside the container)
 # Scratch space counts against the job's memory, so it needs no generous bound of its own.
 TMP_BYTES = 1024 * 1024 * 1024
 # An image's own VOLUMEs would be unbounded folders on the host's disk; they become small scratch spaces instead.
 IMAGE_VOLUME_BYTES = 64 * 1024 * 1024
-OPEN_FILES = 65_536
 # The engine's own log is read once, into our bounded copy; this much more than the limit covers its framing.
 _ENGINE_LOG_SLACK = 1024 * 1024
 
@@ -72,17 +72,15 @@ def host_config(order: JobOrder, *, volume: str, network: str, image_volumes: li
         "security_opt": ["no-new-privileges"],
         "read_only": True,
         "tmpfs": tmpfs,
-        "binds": [f"{volume}:{WORKSPACE}:rw"],
+        # nocopy: what the image has at that place would come with its owner, and shut the job out.
+        "binds": [f"{volume}:{WORKSPACE}:rw,nocopy"],
         "mem_limit": limits.memory_bytes,
         # Equal to the memory limit: no swap, so a job that outgrows its memory ends instead of grinding the host.
         "memswap_limit": limits.memory_bytes,
         "nano_cpus": int(limits.cpus * 1_000_000_000),
         "pids_limit": limits.pids,
         "shm_size": limits.shm_bytes or None,
-        "ulimits": [
-            Ulimit(name="core", soft=0, hard=0),
-            Ulimit(name="nofile", soft=OPEN_FILES, hard=OPEN_FILES),
-        ],
+        "ulimits": [Ulimit(name="core", soft=0, hard=0)],
         "init": True,
         "restart_policy": {"Name": "no"},
         "network_mode": network,
@@ -111,11 +109,15 @@ def labels(order: JobOrder) -> dict[str, str]:
     }
 
 
-def workspace_archive() -> bytes:
-    """A tar that holds only the workspace folder itself, owned by the job's user: a new volume belongs to root."""
+def workspace_image() -> bytes:
+    """A root file system that holds nothing but the workspace folder, owned by the job's user.
+
+    An engine that mounts a new volume over a folder of an image gives it that folder's owner: creating a container of
+    this image (never starting it) is how a volume comes to belong to the job without anyone being root in a container.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        entry = tarfile.TarInfo("./")
+        entry = tarfile.TarInfo(WORKSPACE.lstrip("/"))
         entry.type = tarfile.DIRTYPE
         entry.mode = 0o700
         entry.uid = entry.gid = int(UNPRIVILEGED_USER.partition(":")[0])

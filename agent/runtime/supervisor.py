@@ -5,7 +5,7 @@ It has inherited the folder's lock and holds it for as long as it lives, so "is 
 from a process number.
 TERM is passed on to the job, SIGUSR1 becomes KILL. Imports nothing of ours: it must stay small, there is one per job.
 
-    FOLDER/started.json   {pid, start_ticks, boot_id, started_boot_s}: written before the job's first instruction
+    FOLDER/started.json   {pid, start_ticks, boot_id, started_boot_s, workspace}: written before the job's first instruction
     FOLDER/output         standard output and error as they came, up to the limit
     FOLDER/exit.json      {exit_code, ran_s}: written once the output is complete
 """
@@ -26,6 +26,7 @@ from typing import Any
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 COMMAND_NOT_FOUND = 127
+WORKSPACE_PREFIX = "gpunex-job-"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _BLOCK = 65_536
@@ -45,8 +46,8 @@ def main(arguments: list[str]) -> int:
         return 1
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     started = _boot_seconds()
-    _write(folder, "started.json", {**_identity(), "started_boot_s": started})
     workspace = _workspace_make(order["user"])
+    _write(folder, "started.json", {**_identity(), "started_boot_s": started, "workspace": workspace})
     try:
         exit_code = _run(folder, order, workspace)
     finally:
@@ -155,7 +156,7 @@ def _children_kill() -> None:
 
 def _workspace_make(user: int | None) -> str:
     """An empty folder outside the agent's own, which the job's user could not even pass through."""
-    workspace = tempfile.mkdtemp(prefix="gpunex-job-")
+    workspace = tempfile.mkdtemp(prefix=WORKSPACE_PREFIX)
     if user is not None:
         os.chown(workspace, user, user)
     return workspace

@@ -1,6 +1,8 @@
 """The fake NVML library, compiled once per process that tests, and the state file that drives it."""
 
+import atexit
 import os
+import shutil
 import subprocess
 import tempfile
 from functools import cache
@@ -26,6 +28,7 @@ A100_UUID = "GPU-22222222-0000-0000-0000-000000000002"
 def library_folder() -> Path:
     """A folder holding libnvidia-ml.so.1."""
     folder = Path(tempfile.mkdtemp(prefix="fake-nvml-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     library = folder / "libnvidia-ml.so.1"
     subprocess.run(
         ["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-o", library, SOURCE],

@@ -332,6 +332,9 @@ def test_a_dead_supervisor_takes_its_job_along(platform: FakePlatform, host: Age
     report = ended(platform, body)
     assert (report["exit_code"], report["reason"]) == (None, "unknown")
     eventually(lambda: not Path(f"/proc/{job}").exists(), "the job is gone")
+    workspace = json.loads((folder / "started.json").read_text())["workspace"]
+    platform.plan_remove(body["attempt_id"])
+    eventually(lambda: not folder.exists() and not Path(workspace).exists(), "nothing of it is left")
 
 
 def test_a_reused_process_number_is_never_signalled(platform: FakePlatform, host: AgentHost) -> None:

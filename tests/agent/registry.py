@@ -1,0 +1,138 @@
+"""A container registry on the loopback that holds one busybox image and fails on request."""
+
+import gzip
+import hashlib
+import io
+import json
+import shutil
+import tarfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+APPLETS = ("sh", "id", "env", "cat", "ls", "mount", "sleep", "touch", "grep", "head", "tail", "printf", "test", "ps")
+# Repositories that answer with a failure: what the registry says, as (status, code).
+FAILURES = {
+    "missing": (404, "MANIFEST_UNKNOWN"),
+    "private": (401, "UNAUTHORIZED"),
+    "limited": (429, "TOOMANYREQUESTS"),
+    "broken": (503, "UNAVAILABLE"),
+}
+
+
+class FakeRegistry:
+    """`busybox:1` is good; its image asks for all GPUs, preloads a library and declares a volume, as a hostile one may."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+        layer = _layer()
+        packed = gzip.compress(layer, 1)
+        config = json.dumps(
+            {
+                "architecture": "amd64",
+                "os": "linux",
+                "config": {
+                    "Env": ["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all", "LD_PRELOAD=/evil.so", "KEPT=yes"],
+                    "Volumes": {"/declared": {}},
+                },
+                "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+            }
+        ).encode()
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": {
+                "mediaType": "application/vnd.docker.container.image.v1+json",
+                "size": len(config),
+                "digest": self._put(config),
+            },
+            "layers": [
+                {
+                    "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip",
+                    "size": len(packed),
+                    "digest": self._put(packed),
+                }
+            ],
+        }
+        self.manifest = json.dumps(manifest).encode()
+        self.digest = self._put(self.manifest)
+        registry = self
+
+        class Handler(_Handler):
+            owner = registry
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    @property
+    def name(self) -> str:
+        return f"127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _put(self, blob: bytes) -> str:
+        self.blobs[_digest(blob)] = blob
+        return _digest(blob)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    owner: FakeRegistry
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Quiet."""
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        parts = self.path.strip("/").split("/")
+        if parts == ["v2"]:
+            return self._answer(200, b"{}", "application/json")
+        repository, kind, reference = parts[1], parts[-2], parts[-1]
+        if repository in FAILURES:
+            status, code = FAILURES[repository]
+            body = json.dumps({"errors": [{"code": code, "message": code.lower()}]}).encode()
+            return self._answer(status, body, "application/json")
+        if kind == "manifests" and reference in ("1", self.owner.digest):
+            return self._answer(200, self.owner.manifest, MANIFEST, self.owner.digest)
+        if kind == "blobs" and reference in self.owner.blobs:
+            return self._answer(200, self.owner.blobs[reference], "application/octet-stream", reference)
+        return self._answer(404, b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}', "application/json")
+
+    def _answer(self, status: int, body: bytes, kind: str, digest: str | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Docker-Distribution-Api-Version", "registry/2.0")
+        if digest is not None:
+            self.send_header("Docker-Content-Digest", digest)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+
+def _layer() -> bytes:
+    """A root file system with a static busybox and its names."""
+    busybox = shutil.which("busybox")
+    assert busybox is not None
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for folder in ("bin", "etc", "tmp", "declared"):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder in ("tmp", "declared") else 0o755
+            archive.addfile(entry)
+        archive.add(busybox, "bin/busybox")
+        for applet in APPLETS:
+            entry = tarfile.TarInfo(f"bin/{applet}")
+            entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
+            archive.addfile(entry)
+    return buffer.getvalue()
+
+
+def _digest(blob: bytes) -> str:
+    return "sha256:" + hashlib.sha256(blob).hexdigest()
