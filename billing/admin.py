@@ -1,0 +1,205 @@
+"""Money, to look at. Nothing here is changed by a form; the few actions call the services that the rest of the house calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from unfold.admin import ModelAdmin, TabularInline
+
+from accounts.models import User
+from billing import services
+from billing.models import (
+    Account,
+    Deposit,
+    Destination,
+    FeeRate,
+    Hold,
+    Payout,
+    PayoutAttempt,
+    PayoutRun,
+    PayoutSwitch,
+    PolicyRow,
+    Posting,
+    Transfer,
+)
+from core import clock
+from core.errors import DomainError
+from core.money import format_usdc
+
+
+class _ReadOnly:
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class ReadOnlyAdmin(_ReadOnly, ModelAdmin):
+    """Staff with the view permission see it; nobody changes it by a form."""
+
+    list_per_page = 50
+    show_full_result_count = False
+
+
+class ReadOnlyInline(_ReadOnly, TabularInline):
+    extra = 0
+    can_delete = False
+
+
+class _Amount:
+    @admin.display(description="USDC", ordering="amount_micro")
+    def usdc(self, row: Any) -> str:
+        return format_usdc(row.amount_micro)
+
+
+@admin.register(Account)
+class AccountAdmin(ReadOnlyAdmin):
+    list_display = ("kind", "owner", "asset", "live", "balance", "held", "min_balance")
+    list_filter = ("kind", "asset")
+    search_fields = ("owner__handle",)
+    list_select_related = ("owner",)
+    fields = ("owner", "kind", "asset", "live", "min_balance", "balance", "held", "created_at")
+
+
+class PostingInline(ReadOnlyInline):
+    model = Posting
+    fields = ("account", "amount")
+
+
+@admin.register(Transfer)
+class TransferAdmin(ReadOnlyAdmin):
+    list_display = ("source", "kind", "effective_at", "created_at")
+    list_filter = ("kind",)
+    search_fields = ("source",)
+    ordering = ("-created_at",)
+    fields = ("id", "source", "kind", "effective_at", "created_at")
+    inlines = (PostingInline,)
+
+
+@admin.register(Hold)
+class HoldAdmin(_Amount, ReadOnlyAdmin):
+    list_display = ("source", "account", "usdc", "state", "created_at", "closed_at")
+    list_filter = ("state",)
+    search_fields = ("source", "account__owner__handle")
+    list_select_related = ("account",)
+    ordering = ("-created_at",)
+    fields = ("id", "source", "account", "placed_micro", "amount_micro", "captured_micro", "state", "closed_at")
+
+
+@admin.register(Deposit)
+class DepositAdmin(_Amount, ReadOnlyAdmin):
+    """The suspense queue is this list, filtered by state."""
+
+    list_display = ("created_at", "usdc", "party", "state", "reason", "sender", "signature")
+    list_filter = ("state", "reason")
+    search_fields = ("signature", "sender", "party__handle", "intent__reference")
+    list_select_related = ("party",)
+    ordering = ("-created_at",)
+    fields = (
+        *("id", "signature", "account", "slot", "block_time", "amount_micro", "sender"),
+        *("party", "intent", "state", "reason", "transfer", "created_at"),
+    )
+
+
+@admin.register(Destination)
+class DestinationAdmin(ReadOnlyAdmin):
+    list_display = ("party", "rail", "address", "state", "usable_from", "created_at")
+    list_filter = ("state", "rail")
+    search_fields = ("party__handle", "address")
+    list_select_related = ("party",)
+    ordering = ("-created_at",)
+    fields = ("id", "party", "rail", "address", "state", "usable_from", "created_at")
+
+
+class PayoutInline(ReadOnlyInline):
+    model = Payout
+    fields = ("party", "amount_micro", "address", "status", "note", "settled_at")
+    show_change_link = True
+
+
+@admin.register(PayoutRun)
+class PayoutRunAdmin(ReadOnlyAdmin):
+    list_display = ("kind", "period_start", "period_end", "status", "pause_reason", "planned_at")
+    list_filter = ("kind", "status")
+    ordering = ("-period_start",)
+    fields = ("id", "kind", "period_start", "period_end", "status", "pause_reason", "planned_at", "created_at")
+    inlines = (PayoutInline,)
+
+
+class AttemptInline(ReadOnlyInline):
+    model = PayoutAttempt
+    fields = ("n", "state", "signature", "last_valid_block_height", "context_slot", "sends", "error", "fee_lamports")
+
+
+@admin.register(Payout)
+class PayoutAdmin(_Amount, ReadOnlyAdmin):
+    list_display = ("created_at", "party", "usdc", "address", "status", "note", "settled_at")
+    list_filter = ("status", "run__kind")
+    search_fields = ("id", "party__handle", "address", "attempts__signature")
+    list_select_related = ("party",)
+    ordering = ("-created_at",)
+    actions = ("approve", "cancel")
+    inlines = (AttemptInline,)
+    fields = (
+        *("id", "run", "party", "asset", "amount_micro", "rail", "address", "status", "note"),
+        *("next_look_at", "lease_until", "reserve_transfer", "closing_transfer", "settled_at", "created_at"),
+    )
+
+    @admin.action(description=_("Approve (a second person releases)"), permissions=["approve"])
+    def approve(self, request: HttpRequest, chosen: QuerySet[Payout]) -> None:
+        for payout in chosen:
+            try:
+                services.payout_approve(payout=payout, approver=_staff(request), now=clock.now())
+            except DomainError as error:
+                messages.error(request, f"{payout}: {error.message}")
+
+    @admin.action(description=_("Cancel (back to payable)"), permissions=["cancel"])
+    def cancel(self, request: HttpRequest, chosen: QuerySet[Payout]) -> None:
+        for payout in chosen:
+            try:
+                reason = "cancelled in the admin"
+                services.payout_cancel(payout=payout, reason=reason, actor=_staff(request), now=clock.now())
+            except DomainError as error:
+                messages.error(request, f"{payout}: {error.message}")
+
+    def has_approve_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("billing.add_payoutapproval")
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("billing.change_payout")
+
+
+@admin.register(PayoutSwitch)
+class PayoutSwitchAdmin(ReadOnlyAdmin):
+    list_display = ("at", "frozen", "reason", "actor")
+    ordering = ("-id",)
+    fields = ("at", "frozen", "reason", "actor")
+
+
+@admin.register(PolicyRow)
+class PolicyRowAdmin(ReadOnlyAdmin):
+    list_display = ("name", "value", "valid_from", "set_by")
+    list_filter = ("name",)
+    ordering = ("name", "-valid_from")
+    fields = ("name", "value", "valid_from", "set_by")
+
+
+@admin.register(FeeRate)
+class FeeRateAdmin(ReadOnlyAdmin):
+    list_display = ("bps", "valid_from", "set_by")
+    ordering = ("-valid_from",)
+    fields = ("bps", "valid_from", "set_by")
+
+
+def _staff(request: HttpRequest) -> User:
+    if not isinstance(request.user, User):
+        raise TypeError("an admin action has a person behind it")
+    return request.user

@@ -1,5 +1,6 @@
 from billing.selectors.balances import Balance, balance_of, in_flight_of, payable_of, pending_of
 from billing.selectors.earnings import Earnings, earnings_by_day, earnings_of
+from billing.selectors.history import HistoryRow, customer_history, holds_of
 from billing.selectors.payouts import (
     PayoutRow,
     cycle_of,
@@ -13,13 +14,16 @@ from billing.selectors.policies import fee_bps_at, policy_value
 __all__ = [
     "Balance",
     "Earnings",
+    "HistoryRow",
     "PayoutRow",
     "balance_of",
+    "customer_history",
     "cycle_of",
     "destination_of",
     "earnings_by_day",
     "earnings_of",
     "fee_bps_at",
+    "holds_of",
     "in_flight_of",
     "next_payout_on",
     "payable_of",

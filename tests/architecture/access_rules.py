@@ -96,6 +96,18 @@ ACCOUNTS = [
     Route("inbox/<uuid:notification_id>/", OWNER, POST, owner="ravi"),
 ]
 
+BILLING = [
+    Route("billing/", SIGNED_IN),
+    Route("billing/deposits/", SIGNED_IN, POST),
+    Route("billing/deposits/<uuid:intent_id>/", OWNER, owner="ravi"),
+    Route("billing/deposits/<uuid:intent_id>/status/", OWNER, owner="ravi"),
+    Route("api/v1/billing/balance", API_SIGNED_IN),
+    Route("api/v1/billing/history", API_SIGNED_IN),
+    Route("api/v1/billing/deposits", API_SIGNED_IN, POST),
+    Route("api/v1/billing/deposits/<uuid:intent_id>", API_OWNER, owner="ravi"),
+    Route("api/v1/billing/payouts", API_SIGNED_IN),
+]
+
 PROVIDERS = [
     Route("provider/apply/", SIGNED_IN, BOTH),
     Route("provider/application/", SIGNED_IN, BOTH),
@@ -144,4 +156,4 @@ ALLAUTH = [
     Route("account/2fa/recovery-codes/download/", Expected.of(LOG_IN, "answered 404")),
 ]
 
-RULES: list[Route] = [*GPUNEX, *ACCOUNTS, *PROVIDERS, *AGENTS, *ALLAUTH]
+RULES: list[Route] = [*GPUNEX, *ACCOUNTS, *BILLING, *PROVIDERS, *AGENTS, *ALLAUTH]

@@ -8,7 +8,9 @@ from uuid import uuid4
 from django.test import Client
 
 from accounts.models import User
+from accounts.selectors import party_of
 from accounts.services import notification_send
+from billing.services import deposit_intent_open
 from core import clock
 from tests.architecture.access_rules import Route
 from tests.factories.cast import person
@@ -49,7 +51,9 @@ def build() -> Scene:
     (message,) = notification_send(kind="welcome", user=people["ravi"], context={}, url="/roles/", now=clock.now())
     machine = machine_make(provider_make(people["ada"], reviewer=people["clerk"]))
     provider_make(people["other_provider"], reviewer=people["clerk"])
+    intent = deposit_intent_open(party=party_of(people["ravi"]), amount_micro=None, now=clock.now())
     ids = {
+        "intent_id": str(intent.pk),
         "notification_id": str(message.pk),
         "machine_id": str(machine.pk),
         "attempt_id": str(uuid4()),

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from rest_framework import serializers
+
+
+class BalanceSerializer(serializers.Serializer):
+    """Micro-USDC (10⁻⁶ USDC)."""
+
+    balance_micro = serializers.IntegerField()
+    held_micro = serializers.IntegerField()
+    available_micro = serializers.IntegerField()
+
+
+class HistoryRowSerializer(serializers.Serializer):
+    at = serializers.DateTimeField()
+    kind = serializers.CharField()
+    amount_micro = serializers.IntegerField()
+    source = serializers.CharField()
+
+
+class HistoryPageSerializer(serializers.Serializer):
+    """One page; ``next_cursor`` is null on the last one."""
+
+    history = HistoryRowSerializer(many=True)
+    next_cursor = serializers.CharField(allow_null=True)
+
+
+class DepositSerializer(serializers.Serializer):
+    signature = serializers.CharField()
+    amount_micro = serializers.IntegerField()
+    state = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class DepositIntentSerializer(serializers.Serializer):
+    """A payment to make: ``link`` is a Solana Pay transfer request; ``deposits`` is what has arrived by it."""
+
+    id = serializers.UUIDField()
+    reference = serializers.CharField()
+    memo = serializers.CharField()
+    amount_micro = serializers.IntegerField(allow_null=True)
+    link = serializers.CharField()
+    deposits = DepositSerializer(many=True)
+
+
+class DepositRequestSerializer(serializers.Serializer):
+    """``amount_micro`` null or absent: the payer's wallet decides."""
+
+    amount_micro = serializers.IntegerField(allow_null=True, required=False, default=None)
+
+
+class PayoutSerializer(serializers.Serializer):
+    id = serializers.UUIDField()
+    period_start = serializers.DateField()
+    period_end = serializers.DateField()
+    amount_micro = serializers.IntegerField()
+    address = serializers.CharField()
+    status = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    settled_at = serializers.DateTimeField(allow_null=True)
+    signature = serializers.CharField()
+    link = serializers.CharField()
+
+
+class PayoutsSerializer(serializers.Serializer):
+    """A provider's money: pending, payable, on its way, and the payouts, newest first."""
+
+    pending_micro = serializers.IntegerField()
+    payable_micro = serializers.IntegerField()
+    in_flight_micro = serializers.IntegerField()
+    next_payout_on = serializers.DateField()
+    why_not_yet = serializers.ListField(child=serializers.CharField())
+    payouts = PayoutSerializer(many=True)

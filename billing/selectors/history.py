@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from accounts.models import Party
+from billing.models import USDC, Account, Hold, Posting, Transfer
+from core.cursors import cursor_decode, cursor_encode
+
+PAGE = 25
+SCOPE = "billing:history"
+
+WORDS: dict[str, str | Promise] = {
+    Transfer.Kind.DEPOSIT.value: _("Deposit"),
+    Transfer.Kind.USAGE.value: _("GPU usage"),
+    Transfer.Kind.SERVICE_CREDIT.value: _("Service credit"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """One change of a customer's balance; ``source`` says of what (``usage:<rental>:<n>``, ``deposit:<signature>:…``)."""
+
+    at: datetime
+    kind: str
+    amount_micro: int
+    source: str
+
+    @property
+    def words(self) -> str:
+        return str(WORDS.get(self.kind, self.kind))
+
+
+def customer_history(party: Party, *, cursor: str = "") -> tuple[list[HistoryRow], str | None]:
+    """A page of a customer's history, newest first, and the next page's cursor. Raises Invalid (field cursor)."""
+    rows = Posting.objects.filter(account__owner=party, account__kind=Account.Kind.CUSTOMER, account__asset=USDC)
+    if cursor:
+        (before,) = cursor_decode(cursor, scope=SCOPE)
+        rows = rows.filter(pk__lt=before)
+    found = list(rows.select_related("transfer").order_by("-pk")[: PAGE + 1])
+    following = cursor_encode([found[PAGE - 1].pk], scope=SCOPE) if len(found) > PAGE else None
+    return [
+        HistoryRow(row.transfer.effective_at, row.transfer.kind, row.amount, row.transfer.source)
+        for row in found[:PAGE]
+    ], following
+
+
+def holds_of(party: Party) -> list[Hold]:
+    """What is set aside for running jobs."""
+    held = Hold.objects.filter(account__owner=party, account__kind=Account.Kind.CUSTOMER, state=Hold.State.OPEN)
+    return list(held.filter(amount_micro__gt=0).order_by("-created_at"))
