@@ -241,7 +241,7 @@ CONTENT_SECURITY_POLICY = {
     "EXCLUDE_URL_PREFIXES": ["/admin/"],
 }
 # A form that came back with an error marks what is wrong, and nothing else.
-BOOTSTRAP5 = {"success_css_class": ""}
+BOOTSTRAP5 = {"success_css_class": "", "set_placeholder": False}
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
