@@ -82,10 +82,13 @@ class Attempt:
     def ensure_running(self) -> None:
         """Start the thread, or again if a fault in it has ended it."""
         with self._lock:
-            if self._record.state == ENDED or (self._thread is not None and self._thread.is_alive()):
+            if self._record.state == ENDED or self._thread_alive():
                 return
             self._thread = threading.Thread(target=self._run, name=f"attempt-{self._record.attempt_id}", daemon=True)
             self._thread.start()
+
+    def _thread_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def plan_give(self, plan: AttemptPlan) -> None:
         """The platform wants it: the order to run by, and its newest token."""

@@ -4,8 +4,12 @@ import logging
 import threading
 
 from agent.client import ClientError, PlatformClient
+from agent.clock import boot_seconds
 from agent.pacing import Alarm, Backoff
 from agent.sync import SyncLoop
+
+# A stream that held this long was a good one: its end is no reason to wait longer than the first time.
+STEADY_S = 10.0
 
 log = logging.getLogger("agent.bell")
 
@@ -27,6 +31,7 @@ class BellFollower:
                 self._loop.synced.wait(0.5)
                 self._stop.wait(0.05)
                 continue
+            opened = boot_seconds()
             try:
                 with self._client.bell(ticket.path, ticket.ticket) as lines:
                     # Something may have happened while nobody listened.
@@ -35,10 +40,11 @@ class BellFollower:
                         if self._stop.is_set():
                             return
                         if line.startswith("event:"):
-                            backoff.reset()
                             self._event(line.partition(":")[2].strip())
             except ClientError as error:
                 log.info("the doorbell is silent", extra={"why": str(error)})
+            if boot_seconds() - opened > STEADY_S:
+                backoff.reset()
             self._stop.wait(backoff.next())
 
     def _event(self, name: str) -> None:

@@ -90,8 +90,11 @@ class Reconciler:
         return Attempt(record, self._context)
 
     def tidy(self) -> None:
-        """Forget ended attempts that left the plan, once the platform has their end and their log."""
+        """After each sync: forget ended attempts that left the plan, once the platform has their end and their log, and
+        start again whatever thread a fault has ended."""
         with self._lock:
+            for attempt in self._attempts.values():
+                attempt.ensure_running()
             wanted = self._wanted
             if wanted is None:
                 return

@@ -206,6 +206,19 @@ def test_creating_twice_adopts_and_a_strangers_name_is_refused(
     stranger.close()
 
 
+def test_what_a_job_writes_is_measured_where_the_engine_has_no_quota(
+    docker_runtime: DockerRuntime, registry: FakeRegistry
+) -> None:
+    wanted = order(job(registry, "head -c 3000000 /dev/zero > /workspace/big"))
+    docker_runtime.start(wanted, docker_runtime.prepare(wanted, lambda: False))
+    eventually(lambda: docker_runtime.observe(wanted.name).state == "exited", "it ends")
+    used = docker_runtime.disk_used_bytes(wanted.name)
+    assert used is not None
+    assert 3_000_000 <= used < 4_000_000
+    docker_runtime.release(wanted.name)
+    assert docker_runtime.disk_used_bytes(wanted.name) is None
+
+
 def settings(engine: DockerEngine, registry: FakeRegistry, state: Path) -> Settings:
     return Settings(
         url="https://gpunex.example",
