@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from allauth.mfa.utils import is_mfa_enabled
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
 from unfold.sites import UnfoldAdminSite
 
 NOT_ON_THE_WEB = frozenset({"auth", "account", "mfa"})
@@ -21,10 +24,18 @@ class OperationsSite(UnfoldAdminSite):
         ours = [model for model in models if model._meta.app_label not in NOT_ON_THE_WEB]
         super().register(ours, *args, **options)
 
+    def has_permission(self, request: HttpRequest) -> bool:
+        """Staff with a second factor. The demo's operator logs in by password alone: the demo listens on loopback only."""
+        user = request.user
+        return super().has_permission(request) and (settings.DEMO or is_mfa_enabled(user))
+
     def login(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
         """Staff go on; a signed-in person without the right is told so; anybody else logs in through allauth."""
         if self.has_permission(request):
             return HttpResponseRedirect(self.index_url(request))
+        if request.user.is_authenticated and request.user.is_staff:
+            messages.warning(request, _("The operator's pages need a second factor. Set one up, then come back."))
+            return redirect("mfa_index")
         if request.user.is_authenticated:
             return render(request, "403.html", status=403)
         return redirect_to_login(request.GET.get("next") or request.get_full_path(), settings.LOGIN_URL)

@@ -9,6 +9,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.permissions import AllowAny
 
+from gpunex import api_docs
 from gpunex.agent_urls import agent_urlpatterns
 
 Patterns = list[URLPattern | URLResolver]
@@ -27,6 +28,7 @@ def _patterns(audience: str) -> Patterns:
 
 urlpatterns: Patterns = [
     path("api/schema/", SpectacularAPIView.as_view(permission_classes=[AllowAny]), name="api_schema"),
+    path("api/docs/", api_docs.docs, name="api_docs"),
     path("api/v1/", include((_patterns("public"), "api"))),
     path("agent/v1/", include(([*_patterns("agent"), *agent_urlpatterns], "agent"))),
 ]

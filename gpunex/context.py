@@ -105,5 +105,6 @@ def site(request: HttpRequest) -> dict[str, object]:
         "themes": ((value, label) for value, label in zip(THEMES, (_("System"), _("Light"), _("Dark")), strict=True)),
         "navigation": SimpleLazyObject(lambda: _main_entries(request)),
         "section": SimpleLazyObject(lambda: _section_entries(request)),
+        "is_provider": SimpleLazyObject(lambda: _is_provider(request)),
         "unread": SimpleLazyObject(lambda: unread_count(request.user) if request.user.is_authenticated else 0),
     }

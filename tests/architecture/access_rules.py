@@ -79,6 +79,7 @@ GPUNEX = [
     Route("healthz", PUBLIC),
     Route("readyz", PUBLIC),
     Route("api/schema/", API_PUBLIC),
+    Route("api/docs/", PUBLIC),
     Route("agent/v1/sync", HOST, POST),
     Route("agent/v1/events", HOST, POST),
     Route("agent/v1/attempts/<uuid:attempt_id>/logs", HOST, POST),

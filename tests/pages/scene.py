@@ -18,6 +18,7 @@ PUBLIC = [
     "/account/signup/",
     "/account/password/reset/",
     "/agent/manual/",
+    "/api/docs/",
     "/nowhere/",
 ]
 SIGNED_IN = [
