@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext as translate
 from django.utils.translation import gettext_lazy as _
 
 from agent_protocol.reasons import COMPLETED, STOP_REASONS, Owner, Reason, reason_get
@@ -23,6 +24,12 @@ WAITING: dict[str, str | Promise] = {
     "capacity": _("Nothing that fits is free right now; the queue is tried every few seconds."),
     "funds": _("Waiting for funds: the balance does not cover an hour of this job."),
 }
+
+
+def reason_sentence(code: str) -> str:
+    """The sentence of an agent_protocol reason in the reader's language; an unknown code reads as ``unknown``."""
+    return translate(reason_get(code).sentence)
+
 
 ATTEMPTS_MAX = 3
 LOST_REASONS = frozenset({"offline", "lease_expired", "orphaned"})

@@ -29,8 +29,8 @@ from marketplace.states import (
 )
 from providers.models import Machine
 
-CONFIRM_SECONDS = 30
-"""How often a running attempt's evidence is written: under the 60 s that metering promises, above every sync."""
+CONFIRM_SECONDS = 20
+"""How often a running attempt's evidence is written at most: syncs pass it on every 30 s, metering promises 60 s."""
 EVIDENCE_KEPT = 50
 """Refused reports kept per attempt: enough to see what happened, too few to fill a disk with."""
 

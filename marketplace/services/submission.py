@@ -15,11 +15,9 @@ from core.sealing import seal
 from marketplace import jobspec, pricing
 from marketplace.jobspec import JobSpec
 from marketplace.models import Job, Listing
+from marketplace.selectors.jobs import SECRETS_PURPOSE
 from providers.models import GpuModel
 from providers.places import COUNTRIES, REGIONS
-
-SECRETS = "marketplace.job"
-"""What job secrets are sealed for (core.sealing)."""
 
 
 def job_submit(*, customer: Party, spec: JobSpec, actor: User | None, now: datetime) -> Job:
@@ -78,7 +76,7 @@ def _submit(customer: Party, spec: JobSpec, actor: User | None, now: datetime, *
             image=spec.image,
             command=list(spec.command),
             environment=dict(spec.environment),
-            secrets=seal(SECRETS, spec.secrets) if spec.secrets else None,
+            secrets=seal(SECRETS_PURPOSE, spec.secrets) if spec.secrets else None,
             gpu_count=spec.gpu_count,
             gpu_model=model,
             listing=listing,
