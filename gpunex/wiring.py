@@ -29,4 +29,7 @@ INVARIANTS: list[str] = [
     "billing.invariants.PayoutsArePosted",
     "billing.invariants.EarningLinesAddUp",
     "billing.invariants.DepositsArePosted",
+    "marketplace.invariants.AttemptsHoldTheirGpus",
+    "marketplace.invariants.ChargesAddUp",
+    "marketplace.invariants.ActiveJobsHaveOneAttempt",
 ]

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from django.urls import path
+
+from marketplace.views import earnings, jobs, machines, market, pricing
+
+urlpatterns = [
+    path("market/", market.market, name="marketplace_market"),
+    path("market/<uuid:listing_id>/", market.listing, name="marketplace_listing"),
+    path("jobs/", jobs.jobs, name="marketplace_jobs"),
+    path("jobs/new/", jobs.job_new, name="marketplace_job_new"),
+    path("jobs/new/estimate/", jobs.job_estimate, name="marketplace_job_estimate"),
+    path("jobs/<uuid:job_id>/", jobs.job, name="marketplace_job"),
+    path("jobs/<uuid:job_id>/live/", jobs.job_live, name="marketplace_job_live"),
+    path("jobs/<uuid:job_id>/log/", jobs.job_log, name="marketplace_job_log"),
+    path("jobs/<uuid:job_id>/cancel/", jobs.job_cancel, name="marketplace_job_cancel"),
+    path("jobs/<uuid:job_id>/rerun/", jobs.job_rerun, name="marketplace_job_rerun"),
+    path("provider/pricing/", pricing.pricing, name="marketplace_pricing"),
+    path("provider/earnings/", earnings.earnings, name="marketplace_earnings"),
+    path("provider/earnings/destination/", earnings.destination, name="marketplace_destination"),
+    path("provider/machines/<uuid:machine_id>/", machines.machine, name="marketplace_machine"),
+    path("provider/machines/<uuid:machine_id>/<slug:action>/", machines.machine_act, name="marketplace_machine_act"),
+]

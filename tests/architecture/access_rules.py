@@ -129,6 +129,30 @@ AGENTS = [
     Route("agent/v1/bell", Expected.of(f"{ANSWERED} 404", f"{ANSWERED} 404")),
 ]
 
+MARKETPLACE = [
+    Route("market/", PUBLIC),
+    Route("market/<uuid:listing_id>/", PUBLIC),
+    Route("jobs/", SIGNED_IN),
+    Route("jobs/new/", SIGNED_IN, BOTH),
+    Route("jobs/new/estimate/", SIGNED_IN),
+    Route("jobs/<uuid:job_id>/", OWNER, owner="ravi"),
+    Route("jobs/<uuid:job_id>/live/", OWNER, owner="ravi"),
+    Route("jobs/<uuid:job_id>/log/", OWNER, owner="ravi"),
+    Route("jobs/<uuid:job_id>/cancel/", OWNER, POST, owner="ravi"),
+    Route("jobs/<uuid:job_id>/rerun/", OWNER, POST, owner="ravi"),
+    Route("provider/pricing/", PROVIDER, BOTH),
+    Route("provider/earnings/", PROVIDER),
+    Route("provider/earnings/destination/", PROVIDER, POST),
+    Route("provider/machines/<uuid:machine_id>/", OWNER, owner="ada"),
+    Route("provider/machines/<uuid:machine_id>/<slug:action>/", OWNER, POST, owner="ada"),
+    Route("api/v1/market/listings", API_PUBLIC),
+    Route("api/v1/market/listings/<uuid:listing_id>", API_PUBLIC),
+    Route("api/v1/jobs", API_SIGNED_IN, BOTH),
+    Route("api/v1/jobs/<uuid:job_id>", API_OWNER, owner="ravi"),
+    Route("api/v1/jobs/<uuid:job_id>/cancel", API_OWNER, POST, owner="ravi"),
+    Route("api/v1/jobs/<uuid:job_id>/log", API_OWNER, owner="ravi"),
+]
+
 ALLAUTH = [
     Route("account/login/", PUBLIC),
     Route("account/logout/", PUBLIC),
@@ -157,4 +181,4 @@ ALLAUTH = [
     Route("account/2fa/recovery-codes/download/", Expected.of(LOG_IN, "answered 404")),
 ]
 
-RULES: list[Route] = [*GPUNEX, *ACCOUNTS, *BILLING, *PROVIDERS, *AGENTS, *ALLAUTH]
+RULES: list[Route] = [*GPUNEX, *ACCOUNTS, *BILLING, *PROVIDERS, *AGENTS, *MARKETPLACE, *ALLAUTH]

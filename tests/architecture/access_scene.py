@@ -13,7 +13,9 @@ from accounts.services import notification_send
 from billing.services import deposit_intent_open
 from core import clock
 from tests.architecture.access_rules import Route
+from tests.factories.billing import funded
 from tests.factories.cast import person
+from tests.factories.marketplace import job_new, listing_new
 from tests.factories.providers import machine_make, provider_make
 
 
@@ -52,7 +54,12 @@ def build() -> Scene:
     machine = machine_make(provider_make(people["ada"], reviewer=people["clerk"]))
     provider_make(people["other_provider"], reviewer=people["clerk"])
     intent = deposit_intent_open(party=party_of(people["ravi"]), amount_micro=None, now=clock.now())
+    listing = listing_new(machine.provider)
+    job = job_new(funded(people["ravi"], 10_000_000))
     ids = {
+        "job_id": str(job.pk),
+        "listing_id": str(listing.pk),
+        "action": "drain",
         "intent_id": str(intent.pk),
         "notification_id": str(message.pk),
         "machine_id": str(machine.pk),

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import shlex
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.utils.translation import gettext as translate
+from django.utils.translation import gettext_lazy as _
+
+from core.errors import DomainError
+from core.money import format_usdc, parse_usdc
+from marketplace import jobspec
+from marketplace.jobspec import HOUR, JobSpec
+from marketplace.models import Listing
+from providers.models import GpuModel
+from providers.places import COUNTRIES, REGIONS
+
+MINUTE = 60
+
+TEMPLATES: dict[str, dict[str, Any]] = {
+    "hello": {
+        "title": _("Hello from a container"),
+        "image": "python:3.12-slim",
+        "command": "python -c \"import platform; print('hello from', platform.machine())\"",
+        "time_limit_s": Decimal("0.25"),
+    },
+    "gpu": {
+        "title": _("Look at the GPU"),
+        "image": "nvidia/cuda:12.6.3-base-ubuntu24.04",
+        "command": "nvidia-smi",
+        "time_limit_s": Decimal("0.25"),
+    },
+    "pytorch": {
+        "title": _("PyTorch"),
+        "image": "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime",
+        "command": 'python -c "import torch; print(torch.cuda.get_device_name(0))"',
+        "time_limit_s": Decimal(1),
+    },
+}
+"""Jobs to start from; more come with an image library of their own."""
+
+
+class UsdcField(forms.CharField):
+    """A decimal amount as people write it; cleans to micro-USDC."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(max_length=24, widget=forms.TextInput(attrs={"inputmode": "decimal"}), **options)
+
+    def clean(self, value: Any) -> Any:
+        text = super().clean(value)
+        if not text:
+            return None
+        try:
+            return parse_usdc(text)
+        except DomainError as error:
+            raise forms.ValidationError(error.fields["amount"]) from None
+
+
+class PairsField(forms.CharField):
+    """``KEY=value`` lines; cleans to a dictionary."""
+
+    def __init__(self, **options: Any) -> None:
+        widget = forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocomplete": "off"})
+        super().__init__(required=False, widget=widget, **options)
+
+    def clean(self, value: Any) -> Any:
+        found: dict[str, str] = {}
+        for number, line in enumerate(super().clean(value).splitlines(), start=1):
+            if not line.strip():
+                continue
+            key, equals, text = line.partition("=")
+            if not equals:
+                raise forms.ValidationError(translate("Line %(number)d: write KEY=value.") % {"number": number})
+            found[key.strip()] = text
+        return found
+
+
+def _models() -> list[tuple[str, Any]]:
+    return [("", _("Any model")), *GpuModel.objects.order_by("name").values_list("slug", "name")]
+
+
+class JobForm(forms.Form):
+    """Field names are those of JobSpec (and of the service's errors), so that every refusal stands beside its field."""
+
+    name = forms.CharField(label=_("Name"), required=False, max_length=jobspec.NAME_LENGTH)
+    image = forms.CharField(
+        label=_("Image"),
+        max_length=512,
+        help_text=_("From docker.io, ghcr.io, quay.io or nvcr.io, e.g. python:3.12-slim."),
+    )
+    command = forms.CharField(
+        label=_("Command"),
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false"}),
+        help_text=_("As in a shell, without its magic: quotes group words. Empty: what the image runs by itself."),
+    )
+    environment = PairsField(label=_("Environment"), help_text=_("One KEY=value per line."))
+    secrets = PairsField(
+        label=_("Secrets"),
+        help_text=_("Like the environment, but stored encrypted, never shown again, and deleted when the job ends."),
+    )
+    gpu_model = forms.ChoiceField(label=_("GPU model"), required=False, choices=_models)
+    gpu_count = forms.IntegerField(label=_("GPUs"), initial=1, min_value=1, help_text=_("All on one machine."))
+    max_rate = UsdcField(
+        label=_("Highest price"), help_text=_("USDC per GPU-hour. You pay the machine's price, at most this.")
+    )
+    region = forms.ChoiceField(
+        label=_("Region"), required=False, choices=lambda: [("", _("Anywhere")), *REGIONS.items()]
+    )
+    country = forms.ChoiceField(
+        label=_("Country"),
+        required=False,
+        choices=lambda: [
+            ("", _("Any")),
+            *((code, translate(name)) for code, (name, _region) in sorted(COUNTRIES.items())),
+        ],
+    )
+    min_reliability = forms.DecimalField(
+        label=_("Reliability at least"), required=False, min_value=Decimal(0), max_value=Decimal(100)
+    )
+    disk_gb = forms.IntegerField(label=_("Disk (GB)"), initial=jobspec.DISK_DEFAULT_GB)
+    time_limit_s = forms.DecimalField(
+        label=_("Time limit (hours)"), initial=24, help_text=_("The job is stopped then. At most 720 hours.")
+    )
+    disconnect_grace_s = forms.IntegerField(
+        label=_("If the machine is cut off (minutes)"),
+        initial=jobspec.GRACE_DEFAULT_S // MINUTE,
+        help_text=_("How long the job goes on there unseen before it is stopped and started elsewhere."),
+    )
+    max_attempts = forms.IntegerField(
+        label=_("Attempts"),
+        initial=1,
+        help_text=_("Up to 3: tried again elsewhere when the machine or the platform fails."),
+    )
+
+    CRITERIA = ("gpu_model", "region", "country", "min_reliability")
+
+    def __init__(self, *arguments: Any, listing: Listing | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.listing = listing
+        if listing is not None:
+            for name in self.CRITERIA:
+                del self.fields[name]
+            self.fields["max_rate"].help_text = _(
+                "The price you see now. Should it rise before the start, nothing is started."
+            )
+
+    def clean_command(self) -> tuple[str, ...]:
+        try:
+            return tuple(shlex.split(self.cleaned_data["command"]))
+        except ValueError as error:
+            raise forms.ValidationError(translate("A quote is not closed.")) from error
+
+    def clean_time_limit_s(self) -> int:
+        return int(self.cleaned_data["time_limit_s"] * HOUR)
+
+    def clean_disconnect_grace_s(self) -> int:
+        return int(self.cleaned_data["disconnect_grace_s"]) * MINUTE
+
+    def spec(self) -> JobSpec:
+        """The job as asked for, of a valid form."""
+        data = self.cleaned_data
+        listing_id: UUID | None = self.listing.pk if self.listing else None
+        return JobSpec(
+            name=data["name"],
+            image=data["image"],
+            command=data["command"],
+            environment=data["environment"],
+            secrets=data["secrets"],
+            gpu_count=data["gpu_count"],
+            listing_id=listing_id,
+            model_slug=data.get("gpu_model") or None,
+            max_rate_micro=data["max_rate"],
+            min_reliability=data.get("min_reliability"),
+            region=data.get("region", ""),
+            country=data.get("country", ""),
+            disk_gb=data["disk_gb"],
+            time_limit_s=data["time_limit_s"],
+            disconnect_grace_s=data["disconnect_grace_s"],
+            max_attempts=data["max_attempts"],
+        )
+
+
+def job_initial(*, listing: Listing | None, template: str) -> dict[str, Any]:
+    """What the form starts with: a template's image and command, a listing's price."""
+    found = {name: value for name, value in TEMPLATES.get(template, {}).items() if name != "title"}
+    if listing is not None and listing.rate_micro is not None:
+        found["max_rate"] = format_usdc(listing.rate_micro).replace(",", "")
+    return found
+
+
+class RateForm(forms.Form):
+    rate = UsdcField(label=_("USDC per GPU-hour"))
+
+
+class DateRangeForm(forms.Form):
+    since = forms.DateField(label=_("From"), required=False, widget=forms.DateInput(attrs={"type": "date"}))
+    until = forms.DateField(label=_("To"), required=False, widget=forms.DateInput(attrs={"type": "date"}))
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        if data.get("since") and data.get("until") and data["since"] > data["until"]:
+            self.add_error("until", translate("It lies before the first day."))
+        return data
+
+
+class WalletForm(forms.Form):
+    address = forms.CharField(label=_("Solana wallet address"), max_length=64)
+
+
+class SignatureForm(forms.Form):
+    address = forms.CharField(max_length=64, widget=forms.HiddenInput)
+    signature = forms.CharField(
+        label=_("Signature"), max_length=128, help_text=_("What the wallet gives back for exactly this text (base58).")
+    )

@@ -1,0 +1,76 @@
+"""What must always hold between jobs, GPUs and money; see core.invariants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db import connection
+
+from core.invariants import Invariant, Violation
+
+_CLAIMS = """
+SELECT attempt.id, rental.gpus, count(claim.id) FROM marketplace_attempt attempt
+JOIN marketplace_rental rental ON rental.attempt_id = attempt.id
+LEFT JOIN providers_gpuclaim claim ON claim.holder = attempt.id AND claim.live AND claim.kind = 'job'
+WHERE attempt.status <> 'ended' OR attempt.kept_gpus
+GROUP BY attempt.id, rental.gpus HAVING count(claim.id) <> rental.gpus
+"""
+_STRAY = """
+SELECT claim.id, claim.holder FROM providers_gpuclaim claim
+LEFT JOIN marketplace_attempt attempt ON attempt.id = claim.holder
+WHERE claim.live AND claim.kind = 'job' AND (attempt.id IS NULL OR (attempt.status = 'ended' AND NOT attempt.kept_gpus))
+"""
+_CHARGES = """
+SELECT rental.id, rental.charged_micro, coalesce(sum(charge.amount_micro), 0),
+    rental.rate_micro * rental.gpus * rental.billed_seconds / 3600
+FROM marketplace_rental rental LEFT JOIN marketplace_charge charge ON charge.rental_id = rental.id
+GROUP BY rental.id
+HAVING rental.charged_micro <> coalesce(sum(charge.amount_micro), 0)
+    OR rental.charged_micro <> rental.rate_micro * rental.gpus * rental.billed_seconds / 3600
+"""
+_ACTIVE = """
+SELECT job.id, count(attempt.id) FROM marketplace_job job
+LEFT JOIN marketplace_attempt attempt ON attempt.job_id = job.id AND attempt.status <> 'ended'
+GROUP BY job.id, job.status HAVING (job.status = 'active') <> (count(attempt.id) = 1)
+"""
+
+
+def _rows(sql: str) -> Sequence[tuple[object, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+class AttemptsHoldTheirGpus(Invariant):
+    """A live attempt has exactly the GPUs of its rental; a job's live claim belongs to such an attempt."""
+
+    name = "attempts_hold_their_gpus"
+
+    def check(self) -> list[Violation]:
+        found = [
+            self.violation(attempt, f"rents {gpus} GPUs and holds {held}") for attempt, gpus, held in _rows(_CLAIMS)
+        ]
+        return found + [
+            self.violation(claim, f"is held by {holder}, which has ended") for claim, holder in _rows(_STRAY)
+        ]
+
+
+class ChargesAddUp(Invariant):
+    """What a rental was charged is the sum of its charges, and the price of its billed seconds."""
+
+    name = "charges_add_up"
+
+    def check(self) -> list[Violation]:
+        return [
+            self.violation(rental, f"charged {charged}, its charges add up to {total}, its seconds cost {price}")
+            for rental, charged, total, price in _rows(_CHARGES)
+        ]
+
+
+class ActiveJobsHaveOneAttempt(Invariant):
+    """A job is active exactly while one attempt of it is live."""
+
+    name = "active_jobs_have_one_attempt"
+
+    def check(self) -> list[Violation]:
+        return [self.violation(job, f"has {live} live attempts for its status") for job, live in _rows(_ACTIVE)]

@@ -1,0 +1,3 @@
+from marketplace.views import earnings, jobs, machines, market, pricing
+
+__all__ = ["earnings", "jobs", "machines", "market", "pricing"]

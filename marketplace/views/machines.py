@@ -1,0 +1,100 @@
+"""/provider/machines/<id>/: one machine of the viewer's: cards, telemetry, jobs, and what can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import redis
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from accounts.http import PersonRequest
+from benchmarks.selectors import verdict_of
+from core import clock
+from core.errors import DomainError, NotFound
+from marketplace import visibility
+from marketplace.models import Listing
+from marketplace.selectors import machine_jobs
+from marketplace.views.provider import provider_or_404
+from providers.models import Machine, Provider
+from providers.selectors import machine_of, schedule_of
+from providers.services import machine_confirm, machine_drain, machine_resume, machine_retire
+from reliability.selectors import health_of, telemetry_recent
+
+ACTIONS: dict[str, Callable[..., Machine]] = {
+    "confirm": machine_confirm,
+    "drain": machine_drain,
+    "resume": machine_resume,
+    "retire": machine_retire,
+}
+OFFERED = {
+    "pending_confirmation": ("confirm", "retire"),
+    "active": ("drain", "retire"),
+    "draining": ("resume", "retire"),
+}
+"""What a page offers in which status; the services decide what is allowed."""
+
+
+def _mine(request: PersonRequest, machine_id: UUID) -> tuple[Provider, Machine]:
+    provider = provider_or_404(request)
+    try:
+        return provider, machine_of(provider, machine_id)
+    except NotFound:
+        raise Http404 from None
+
+
+@login_required
+@require_safe
+def machine(request: PersonRequest, machine_id: UUID) -> HttpResponse:
+    provider, row = _mine(request, machine_id)
+    gpus = list(row.gpus.all())
+    verdicts = verdict_of([gpu.pk for gpu in gpus])
+    readings = _telemetry(row)
+    listings = Listing.objects.filter(machine=row).select_related("gpu_model").order_by("gpu_model__name")
+    context = {
+        "machine": row,
+        "health": health_of([row.pk]).get(row.pk),
+        "gpus": [(gpu, verdicts.get(gpu.pk), readings.get(gpu.uuid)) for gpu in gpus],
+        "listings": [(each, visibility.SENTENCES.get(each.hidden_reason, "")) for each in listings],
+        "jobs": machine_jobs(provider=provider, machine_id=row.pk),
+        "schedule": schedule_of(row, clock.now()),
+        "actions": OFFERED.get(row.status, ()),
+    }
+    return render(request, "marketplace/machine.html", context)
+
+
+def _telemetry(machine: Machine) -> dict[str, dict[str, Any]]:
+    """{GPU UUID: its latest reading}; empty when nothing was heard or Valkey is away."""
+    try:
+        beats = telemetry_recent(machine.pk)
+    except redis.RedisError:
+        return {}
+    return {reading["uuid"]: reading for reading in (beats[0]["telemetry"] if beats else [])}
+
+
+@login_required
+@require_POST
+def machine_act(request: PersonRequest, machine_id: UUID, action: str) -> HttpResponse:
+    _provider, row = _mine(request, machine_id)
+    verb = ACTIONS.get(action)
+    if verb is None:
+        raise Http404
+    try:
+        verb(machine=row, actor=request.user, now=clock.now())
+    except DomainError as error:
+        messages.error(request, error.message)
+    else:
+        done = {
+            "confirm": _("The machine is confirmed as yours."),
+            "drain": _("The machine takes no new jobs; running ones finish."),
+            "resume": _("The machine takes jobs again."),
+            "retire": _("The machine is retired."),
+        }
+        messages.success(request, done[action])
+    return redirect("marketplace_machine", machine_id=machine_id)

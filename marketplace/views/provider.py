@@ -1,0 +1,18 @@
+"""What the provider's pages share."""
+
+from __future__ import annotations
+
+from django.http import Http404
+
+from accounts.http import PersonRequest
+from accounts.selectors import party_of
+from providers.models import Provider
+from providers.selectors import provider_of
+
+
+def provider_or_404(request: PersonRequest) -> Provider:
+    """The viewer's provider profile. Who has none sees what one sees where nothing is."""
+    provider = provider_of(party_of(request.user))
+    if provider is None:
+        raise Http404
+    return provider
