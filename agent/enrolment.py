@@ -7,7 +7,7 @@ import threading
 
 from agent.client import PlatformClient, Refused, SlowDown, Unreachable
 from agent.clock import boot_id
-from agent.config import Settings, token_read
+from agent.config import Settings, is_loopback, token_read
 from agent.errors import AgentError, EnrolmentRefused
 from agent.pacing import Backoff
 from agent.state import Identity, StateStore
@@ -25,7 +25,7 @@ def identity_ensure(
     Raises AgentError (the folder belongs to another platform, no token) and EnrolmentRefused (the platform said no).
     """
     identity = store.identity_get()
-    if identity is not None and identity.url != settings.url.rstrip("/"):
+    if identity is not None and not _same_platform(identity.url, settings.url.rstrip("/")):
         raise AgentError(
             f"--url: found {settings.url}, allowed: {identity.url}, where this state folder's machine is enrolled. "
             "Use another --state folder for another platform."
@@ -58,6 +58,11 @@ def identity_ensure(
     client.authorize(identity.credential)
     log.info("enrolled", extra={"machine_id": machine_id})
     return store.identity_get()
+
+
+def _same_platform(enrolled: str, given: str) -> bool:
+    """A platform on this machine may come back on another port; one elsewhere is known by its whole address."""
+    return enrolled == given or (is_loopback(enrolled) and is_loopback(given))
 
 
 def _enrol(client: PlatformClient, request: EnrolRequest, stop: threading.Event) -> str | None:

@@ -87,7 +87,8 @@ def test_a_state_folder_belongs_to_one_platform(platform: FakePlatform, host: Ag
     host.start()
     eventually(lambda: platform.syncs, "a sync")
     host.terminate()
-    host.url = host.url.replace("127.0.0.1", "localhost")
+    host.options["--runtime"] = "docker"
+    host.url = "https://other.example"
     host.start()
     assert host.exit_code() == 2
     assert "where this state folder's machine is enrolled" in host.journal()
@@ -106,3 +107,14 @@ def test_a_credential_never_travels_in_the_clear(platform: FakePlatform, host: A
     host.start()
     assert host.exit_code() == 2
     assert "allowed: https" in host.journal()
+
+
+def test_a_platform_on_this_machine_may_move_to_another_address(platform: FakePlatform, host: AgentHost) -> None:
+    host.start()
+    eventually(lambda: platform.syncs, "a sync")
+    host.terminate()
+    seen = len(platform.syncs)
+    host.url = host.url.replace("127.0.0.1", "localhost")
+    host.start()
+    eventually(lambda: len(platform.syncs) > seen, "a sync at the other address")
+    assert len(platform.machines) == 1
