@@ -1,7 +1,8 @@
 """Which machine a credential belongs to and where its plan stands, remembered per process, so that a sync costs no SQL.
 
 Every change of a plan and every revocation rings the machine's bell; each web process listens and forgets what it knew.
-While it cannot listen it trusts its memory for two seconds only.
+What it still remembers is compared with the database for all machines at once, so that a lost ring costs seconds. While it
+cannot listen it trusts its memory for two seconds only.
 """
 
 from __future__ import annotations
@@ -15,20 +16,28 @@ from uuid import UUID
 import redis
 import structlog
 from django.conf import settings
+from django.db import DatabaseError, close_old_connections
 
 from core.bell import CHANNEL_PREFIX
 from core.ids import secret_hash
-from providers.models import Machine
+from providers.models import Machine, MachineCredential
 from providers.selectors import machine_by_credential
 
 log = structlog.get_logger(__name__)
 
+REFRESH_SECONDS = 10.0
+"""The pace of the comparison with the database: one statement per process, and the longest a lost ring is felt."""
 TRUSTED_SECONDS = 30.0
-"""How long a remembered session is believed while the subscription stands: a lost ring costs at most this."""
+"""How long a session is believed without a comparison, should that fail."""
 DEAF_SECONDS = 2.0
+IDLE_SECONDS = 120.0
+"""A machine that has not spoken here for so long is offline or talks to another process: it is forgotten."""
 MAX_SESSIONS = 50_000
 PATTERN = CHANNEL_PREFIX + "machine-*"
 SILENCE_SECONDS = 5.0
+FORGOTTEN = float("-inf")
+
+Told = tuple[str, str, tuple[str, ...]]
 
 
 @dataclass
@@ -38,10 +47,11 @@ class Session:
     machine: Machine
     loaded_at: float  # monotonic seconds
     inventory_digest: str
-    told: tuple[str, str, tuple[str, ...]]
+    told: Told
     """Boot id, agent version and degradations as recorded."""
     plan_version: int | None = None
-    allowance: tuple[float, float] = (0.0, float("-inf"))
+    used_at: float = 0.0
+    allowance: tuple[float, float] = (0.0, FORGOTTEN)
     """Tokens left of the machine's rate, and when they were counted (monotonic)."""
     observed: dict[str, tuple[tuple[Any, ...], float]] = field(default_factory=dict)
     """Attempt or run id → what was last passed on about it, and when (monotonic)."""
@@ -73,7 +83,10 @@ class Memory:
     def get(self, key: bytes, *, at: float) -> Session | None:
         session = self._sessions.get(key)
         limit = TRUSTED_SECONDS if self.listening else DEAF_SECONDS
-        return session if session is not None and at - session.loaded_at < limit else None
+        if session is None or at - session.loaded_at >= limit:
+            return None
+        session.used_at = at
+        return session
 
     def put(self, key: bytes, session: Session, *, rings_before: int) -> None:
         """Remember what was read after ``rings_before`` rings; a ring since then may be about it, so it is not kept."""
@@ -93,16 +106,54 @@ class Memory:
         """Believe nothing about this machine any more; None: about any machine."""
         with self._lock:
             self.rings += 1
-            if machine_id is None:
-                keys = list(self._sessions)
-            else:
-                keys = list(self._by_machine.get(machine_id, ()))
+            keys = list(self._sessions) if machine_id is None else list(self._by_machine.get(machine_id, ()))
             for key in keys:
-                self._sessions[key].loaded_at = float("-inf")
+                self._sessions[key].loaded_at = FORGOTTEN
+
+    def remembered(self, *, at: float) -> list[bytes]:
+        """The credentials worth comparing: believed, and used lately. The others are dropped."""
+        with self._lock:
+            idle = [key for key, session in self._sessions.items() if at - session.used_at > IDLE_SECONDS]
+            for key in idle:
+                self._drop(key)
+            return [key for key, session in self._sessions.items() if session.loaded_at != FORGOTTEN]
+
+    def _drop(self, key: bytes) -> None:
+        machine_id = self._sessions.pop(key).machine.id
+        keys = self._by_machine[machine_id]
+        keys.discard(key)
+        if not keys:
+            del self._by_machine[machine_id]
+
+    def compare(self, key: bytes, found: Compared | None, *, at: float) -> None:
+        """Take what the database said at ``at``: believe on, or ask anew. What a ring overtook meanwhile stays forgotten."""
+        with self._lock:
+            session = self._sessions.get(key)
+            if session is None or session.loaded_at == FORGOTTEN or session.loaded_at > at:
+                return
+            same = found is not None and (found.inventory_digest, found.told) == (
+                session.inventory_digest,
+                session.told,
+            )
+            if same and found is not None and session.plan_version in (None, found.plan_version):
+                session.loaded_at = at
+            else:
+                session.loaded_at = FORGOTTEN
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The database's view of a session whose credential opens something."""
+
+    plan_version: int
+    inventory_digest: str
+    told: Told
 
 
 MEMORY = Memory()
-_listener_started = threading.Lock()
+_threads_started = threading.Lock()
+COMPARING = threading.Lock()
+"""Held while the background comparison runs; tests hold it to keep it out."""
 
 
 def find(secret: str) -> Session:
@@ -110,7 +161,7 @@ def find(secret: str) -> Session:
 
     The machine may come from the two-second cache of credentials, so its plan's version is not taken over.
     """
-    listen_once()
+    threads_start_once()
     key, at = secret_hash(secret), time.monotonic()
     known = MEMORY.get(key, at=at)
     if known is not None:
@@ -120,6 +171,7 @@ def find(secret: str) -> Session:
     session = Session(
         machine=machine,
         loaded_at=at,
+        used_at=at,
         inventory_digest=machine.inventory_digest,
         told=(machine.boot_id, machine.agent_version, tuple(machine.degraded)),
     )
@@ -127,10 +179,46 @@ def find(secret: str) -> Session:
     return session
 
 
-def listen_once() -> None:
-    """Start this process's listener at its first request (never at import: servers fork)."""
-    if _listener_started.acquire(blocking=False):
+def threads_start_once() -> None:
+    """Start this process's threads at its first request (never at import: servers fork)."""
+    if _threads_started.acquire(blocking=False):
         threading.Thread(target=_listen_for_ever, name="agent-sessions", daemon=True).start()
+        threading.Thread(target=_compare_for_ever, name="agent-sessions-compare", daemon=True).start()
+
+
+def sessions_compare(memory: Memory) -> int:
+    """Compare everything remembered with the database, in one statement; returns how many sessions that were."""
+    at = time.monotonic()
+    keys = memory.remembered(at=at)
+    if not keys:
+        return 0
+    rows = MachineCredential.objects.filter(secret_hash__in=keys, revoked_at__isnull=True).values_list(
+        "secret_hash",
+        "machine__plan_version",
+        "machine__inventory_digest",
+        "machine__boot_id",
+        "machine__agent_version",
+        "machine__degraded",
+    )
+    found = {
+        bytes(key): Compared(version, digest, (boot, agent_version, tuple(degraded)))
+        for key, version, digest, boot, agent_version, degraded in rows
+    }
+    for key in keys:
+        memory.compare(key, found.get(key), at=at)
+    return len(keys)
+
+
+def _compare_for_ever() -> None:
+    while True:
+        time.sleep(REFRESH_SECONDS)
+        try:
+            with COMPARING:
+                sessions_compare(MEMORY)
+        except DatabaseError as error:
+            log.warning("agent_sessions_not_compared", error=repr(error))
+        finally:
+            close_old_connections()
 
 
 def _listen_for_ever() -> None:

@@ -21,7 +21,7 @@ from core.models import Delivery
 from core.valkey import valkey
 from gpunex import agent_guard, agent_sync
 from gpunex.agent_heartbeats import BATCH, Batch, Heartbeat
-from gpunex.agent_sessions import MEMORY, Memory, Session
+from gpunex.agent_sessions import MEMORY, Compared, Memory, Session, sessions_compare
 from marketplace.models import AttemptEvidence
 from marketplace.services import jobs_place
 from providers.models import Gpu, GpuModel, Machine
@@ -115,6 +115,43 @@ def test_deaf_memory_is_believed_for_two_seconds_only() -> None:
     memory.listening = True
     assert memory.get(b"key", at=29.0) is session
     assert memory.get(b"key", at=31.0) is None
+
+
+def test_a_comparison_with_the_database_finds_what_no_ring_told(
+    host: Host,
+    django_assert_num_queries: Callable,  # type: ignore[type-arg]
+) -> None:
+    host.sync()
+    with django_assert_num_queries(1):
+        assert sessions_compare(MEMORY) >= 1
+    with django_assert_num_queries(0):
+        host.sync()
+    Machine.objects.filter(pk=host.machine.pk).update(plan_version=77)  # no ring: it was lost
+    assert host.sync().json()["plan_version"] != 77
+    sessions_compare(MEMORY)
+    assert host.sync().json()["plan_version"] == 77
+
+
+def test_a_comparison_never_revives_what_a_ring_has_overtaken() -> None:
+    memory, machine = Memory(), Machine(id=uuid4())
+    memory.listening = True
+    session = Session(
+        machine=machine, loaded_at=0.0, used_at=0.0, inventory_digest="", told=("", "", ()), plan_version=1
+    )
+    memory.put(b"key", session, rings_before=memory.rings)
+    (key,) = memory.remembered(at=1.0)
+    memory.forget(machine.pk)  # while the database answers
+    memory.compare(key, Compared(1, "", ("", "", ())), at=1.0)
+    assert memory.get(b"key", at=1.5) is None
+
+
+def test_a_session_nobody_uses_is_dropped() -> None:
+    memory = Memory()
+    session = Session(machine=Machine(id=uuid4()), loaded_at=0.0, used_at=0.0, inventory_digest="", told=("", "", ()))
+    memory.put(b"key", session, rings_before=memory.rings)
+    assert memory.remembered(at=119.0) == [b"key"]
+    assert memory.remembered(at=121.0) == []
+    assert memory._sessions == memory._by_machine == {}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,102 @@
+"""A throw-away installation: embedded PostgreSQL (durable, as in production) and Valkey, migrated, with a real web server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from gpunex.embedded import APP_ROLE, OWNER_ROLE, Postgres, Process, Valkey, free_port
+
+ROOT = Path(__file__).resolve().parent.parent
+DATABASE = "gpunex"
+
+
+@dataclass(frozen=True)
+class Stage:
+    folder: Path
+    postgres: Postgres
+    environment: dict[str, str]
+
+    def python(self, *arguments: str, text: str = "") -> str:
+        """Run Python code of ours against this installation; its output."""
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr[-4000:])
+        return done.stdout
+
+    def transactions(self) -> int:
+        """Transactions this database has finished so far, by PostgreSQL's own count."""
+        with self.postgres.cursor("postgres") as cursor:
+            cursor.execute("SELECT pg_stat_force_next_flush()")
+            cursor.execute("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = %s", [DATABASE])
+            row = cursor.fetchone()
+            assert row is not None
+            return int(row[0])
+
+
+@contextmanager
+def stage() -> Iterator[Stage]:
+    folder = Path(tempfile.mkdtemp(prefix="gpunex-bench-"))
+    folder.chmod(0o711)
+    postgres, valkey = Postgres(folder), Valkey(folder)
+    try:
+        postgres.start()
+        valkey.start()
+        postgres.create_roles()
+        postgres.create_database(DATABASE)
+        environment = os.environ | {
+            "DATABASE_URL": postgres.url(APP_ROLE, DATABASE),
+            "DATABASE_OWNER_URL": postgres.url(OWNER_ROLE, DATABASE),
+            "REDIS_URL": valkey.url,
+            "SECRET_KEY": "bench-only",
+            "DEMO": "1",
+            "DATA_DIR": str(folder / "files"),
+            "LOG_LEVEL": "WARNING",
+            "DJANGO_SETTINGS_MODULE": "gpunex.settings",
+        }
+        found = Stage(folder, postgres, environment)
+        found.python("manage.py", "migrate", "--database", "owner", "--verbosity", "0")
+        yield found
+    finally:
+        valkey.stop()
+        postgres.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def web(on: Stage) -> Iterator[int]:
+    """One granian worker as in production; yields its port."""
+    port = free_port()
+    process = Process("web", on.folder / "web.log")
+    command = [str(Path(sys.executable).with_name("granian")), "--interface", "wsgi", "--host", "127.0.0.1"]
+    command += ["--port", str(port), "--workers", "1", "--blocking-threads", "4", "--backpressure", "64", "--no-ws"]
+    process.start([*command, "gpunex.wsgi:application"], environment=on.environment | {"PROCESS": "web"}, cwd=ROOT)
+    try:
+        process.wait_until(lambda: _answers(f"http://127.0.0.1:{port}/readyz"))
+        yield port
+    finally:
+        process.stop()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=2, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
