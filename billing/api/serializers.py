@@ -15,7 +15,7 @@ class HistoryRowSerializer(serializers.Serializer):
     at = serializers.DateTimeField()
     kind = serializers.CharField()
     amount_micro = serializers.IntegerField()
-    source = serializers.CharField()
+    source = serializers.CharField()  # type: ignore[assignment]
 
 
 class HistoryPageSerializer(serializers.Serializer):
