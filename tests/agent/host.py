@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -121,6 +122,9 @@ class AgentHost:
             [*stop, "--stop-grace", "0.05"], cwd=self.folder, env=self.environment, capture_output=True, check=False
         )
         assert stopped.returncode == 0, stopped.stderr.decode()
+        for started in (self.state / "jobs").glob("*/started.json"):
+            # Supervisors that a test killed could not do it themselves.
+            shutil.rmtree(json.loads(started.read_text())["workspace"], ignore_errors=True)
 
 
 def running(platform: Any, body: dict[str, Any]) -> None:
