@@ -78,6 +78,8 @@ GPUNEX = [
     Route("", PUBLIC),
     Route("healthz", PUBLIC),
     Route("readyz", PUBLIC),
+    # Who is no provider is sent on to the roles page.
+    Route("provider/", SIGNED_IN),
     Route("api/schema/", API_PUBLIC),
     Route("api/docs/", PUBLIC),
     Route("agent/v1/sync", HOST, POST),
