@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from accounts.models import User
 from accounts.services import notification_send
+from billing.services import deposit_intent_open
 from core import clock
+from tests.factories.billing import funded
 from tests.factories.cast import person
 from tests.factories.marketplace import listing_new, provider_new
 from tests.factories.providers import provider_make
@@ -28,6 +30,7 @@ SIGNED_IN = [
     "/account/2fa/",
     "/inbox/",
     "/provider/apply/",
+    "/billing/",
 ]
 PROVIDER = [
     "/provider/application/",
@@ -52,9 +55,22 @@ class Scene:
 
 
 def build() -> Scene:
-    people = {"ravi": person("Ravi"), "ada": person("Ada"), "olga": person("Olga", is_staff=True, permissions=True)}
+    people = {
+        "ravi": person("Ravi"),
+        "carl": person("Carl"),
+        "ada": person("Ada"),
+        "olga": person("Olga", is_staff=True, permissions=True),
+    }
     provider_make(people["ada"], reviewer=people["olga"])
     for name, country, model, rate in LISTINGS:
         listing_new(provider_new(name, country=country), gpus=2, model=model, rate_micro=rate)
     notification_send(kind="welcome", user=people["ravi"], context={}, url="/roles/", now=clock.now())
-    return Scene(people, {"nobody": PUBLIC, "ravi": SIGNED_IN, "ada": PROVIDER})
+    customer = funded(people["ravi"], 25_000_000)
+    intent = deposit_intent_open(party=customer, amount_micro=10_000_000, now=clock.now())
+    paths = {
+        "nobody": PUBLIC,
+        "ravi": [*SIGNED_IN, f"/billing/deposits/{intent.pk}/"],
+        "carl": ["/billing/", "/inbox/"],
+        "ada": PROVIDER,
+    }
+    return Scene(people, paths)

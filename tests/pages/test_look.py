@@ -12,14 +12,16 @@ from axe_playwright_python.sync_playwright import Axe
 from tests.pages import scene as scenes
 from tests.pages.conftest import DESKTOP, PHONE, Site, Visit, Windows
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("pages")]  # one server for all of them
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
 LOOKS = {
     "phone-light": (PHONE, "light"),
+    "desktop-dark": (DESKTOP, "dark"),
     "phone-dark": (PHONE, "dark"),
     "desktop-light": (DESKTOP, "light"),
-    "desktop-dark": (DESKTOP, "dark"),
 }
+EVERYDAY = ("phone-light", "desktop-dark")
+"""Both widths and both colours; the other two pairs are looked at in deep runs."""
 SHOTS = os.environ.get("GPUNEX_SCREENSHOTS", "")
 """A folder to put a picture of every page into."""
 
@@ -44,7 +46,9 @@ def faults(visit: Visit) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize(
+    "look", [pytest.param(look, marks=() if look in EVERYDAY else pytest.mark.deep) for look in LOOKS]
+)
 def test_every_page_is_clean(scene: scenes.Scene, windows: Windows, look: str) -> None:
     viewport, theme = LOOKS[look]
     wrong: list[str] = []
