@@ -17,6 +17,17 @@ app.conf.beat_schedule = SCHEDULE
 app.autodiscover_tasks()
 
 
+def queue_of(name: str, *_: object, **__: object) -> dict[str, str] | None:
+    """A job is sent by its name alone; the queue stands beside its code. Celery asks here for every message."""
+    if name not in app.tasks:
+        app.loader.import_default_modules()  # a web process has imported no tasks yet
+    queue = getattr(app.tasks.get(name), "queue", None)
+    return None if queue is None else {"queue": queue}
+
+
+app.conf.task_routes = (queue_of,)
+
+
 @setup_logging.connect
 def keep_django_logging(**_: object) -> None:
     """Celery leaves logging alone when somebody listens here; Django's LOGGING stays in force (Celery's own hook)."""

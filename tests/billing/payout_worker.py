@@ -1,6 +1,7 @@
 """A worker process that takes one payout a pass further and kills itself, with SIGKILL, at a named point.
 
-    python -m tests.billing.payout_worker POINT PAYOUT_ID UNIX_NOW
+    python -m tests.billing.payout_worker POINT PAYOUT_ID UNIX_NOW     one pass, in this process
+    python -m tests.billing.payout_worker POINT celery                 a real Celery worker on the money queue
 
 The product knows nothing of this: the points are its steps, wrapped from outside.
 """
@@ -35,7 +36,7 @@ def die_after(owner: Any, name: str) -> None:
 
 
 def main() -> None:
-    point, payout_id, unix_now = sys.argv[1:]
+    point, *rest = sys.argv[1:]
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpunex.settings")
     import django  # noqa: PLC0415
 
@@ -57,6 +58,12 @@ def main() -> None:
         "never": lambda: None,
     }
     points[point]()
+    if rest == ["celery"]:
+        from gpunex.celery import app  # noqa: PLC0415
+
+        app.worker_main(["worker", "--queues", "money", "--pool", "solo", "--loglevel", "WARNING", "--without-mingle"])
+        return
+    payout_id, unix_now = rest
     now = datetime.fromtimestamp(float(unix_now), UTC)
     print(advance.payout_advance(payout_id=UUID(payout_id), now=now))
 

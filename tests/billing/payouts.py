@@ -87,6 +87,15 @@ def transfers_on_chain(payout: Payout, chain: World) -> list[str]:
 
 def worker(point: str, payout: Payout, chain: World, *, now: datetime) -> subprocess.CompletedProcess[str]:
     """A real process that takes the payout a pass further and dies at the point."""
-    command = [sys.executable, "-m", "tests.billing.payout_worker", point, str(payout.pk), str(now.timestamp())]
+    return _run([point, str(payout.pk), str(now.timestamp())], chain)
+
+
+def celery_worker(point: str, chain: World) -> subprocess.CompletedProcess[str]:
+    """A real Celery worker on the money queue, which dies at the point of the first payout it gets."""
+    return _run([point, "celery"], chain)
+
+
+def _run(arguments: list[str], chain: World) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.billing.payout_worker", *arguments]
     environment = os.environ | chain_settings(chain) | {"PROCESS": "worker"}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)

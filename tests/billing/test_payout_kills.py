@@ -7,16 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from celery import current_app
 from django.db import connection
 
 from accounts.models import Party
 from billing.models import Payout, PayoutAttempt
 from billing.selectors import in_flight_of, payable_of
-from billing.services import payout_advance
+from billing.services import payout_advance, payouts_sweep
 from billing.services.payouts.advance import PayoutPass
 from core import clock
 from tests.billing.chain.world import USDC, World
-from tests.billing.payouts import drive, released, transfers_on_chain, worker
+from tests.billing.payouts import celery_worker, drive, released, transfers_on_chain, worker
 
 AMOUNT = 7 * USDC + 1
 
@@ -52,6 +53,22 @@ def test_killed_on_the_way_to_the_node(
     assert drive(payout, chain) == Payout.Status.SETTLED
     settled_once(payout, str(wallet.pubkey()), chain)
     assert drive(payout, chain) != Payout.Status.SUBMITTED
+    settled_once(payout, str(wallet.pubkey()), chain)
+
+
+def test_a_real_celery_worker_killed_between_commit_and_send(
+    committed_db: str, chain: World, provider: Party, customer: Party
+) -> None:
+    """What was enqueued at the release is never acknowledged; the next sweep finds the payout in the database."""
+    current_app.control.purge()
+    payout, wallet = released(provider, customer, AMOUNT)  # its release enqueued billing.payout_submit
+    killed = celery_worker("after_commit_before_send", chain)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert PayoutAttempt.objects.get().state == PayoutAttempt.State.SIGNED
+    later = clock.now()
+    for minutes in (5, 10, 15):
+        payouts_sweep(now=later + timedelta(minutes=minutes))
+        chain.finalize()
     settled_once(payout, str(wallet.pubkey()), chain)
 
 
