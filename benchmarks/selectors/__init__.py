@@ -1,3 +1,4 @@
+from benchmarks.selectors.page import MachineCards, benchmark_cards, gpu_of_provider
 from benchmarks.selectors.suites import fleet_medians, limits_at, reference_of, suite_at
 from benchmarks.selectors.verdicts import (
     Service,
@@ -9,10 +10,13 @@ from benchmarks.selectors.verdicts import (
 )
 
 __all__ = [
+    "MachineCards",
     "Service",
     "benchmark_baseline",
+    "benchmark_cards",
     "comparable_runs",
     "fleet_medians",
+    "gpu_of_provider",
     "limits_at",
     "recent_meets",
     "reference_of",

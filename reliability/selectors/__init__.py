@@ -2,11 +2,13 @@ from reliability.selectors.evidence import evidence_of
 from reliability.selectors.explained import ScoreEvent, score_events, score_history
 from reliability.selectors.health import health_of, score_of, score_parts
 from reliability.selectors.live import telemetry_recent
+from reliability.selectors.page import performance_of
 
 __all__ = [
     "ScoreEvent",
     "evidence_of",
     "health_of",
+    "performance_of",
     "score_events",
     "score_history",
     "score_of",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
+from django.utils.translation import gettext
+
+from agent_protocol.reasons import reason_get
 from core import spans
 from core.spans import Span
 from providers.models import Machine, Provider
@@ -47,8 +50,17 @@ class ScoreEvent:
         return self.at + WINDOW
 
     @property
-    def lasted(self) -> timedelta | None:
-        return None if self.started_at is None else self.at - self.started_at
+    def lasted_seconds(self) -> int | None:
+        return None if self.started_at is None else int((self.at - self.started_at).total_seconds())
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in the viewer's language."""
+        if self.kind == "offline":
+            return gettext("The machine was offline.")
+        if self.kind == "unavailable":
+            return gettext("Online, but not available: drained, unhealthy or delisted.")
+        return gettext(reason_get(self.reason).sentence)
 
 
 def score_events(provider: Provider, *, as_of: datetime) -> list[ScoreEvent]:

@@ -155,6 +155,12 @@ MARKETPLACE = [
     Route("api/v1/jobs/<uuid:job_id>/log", API_OWNER, owner="ravi"),
 ]
 
+FLEET = [
+    Route("provider/benchmarks/", PROVIDER),
+    Route("provider/benchmarks/<uuid:gpu_id>/retest/", OWNER, POST, owner="ada"),
+    Route("provider/performance/", PROVIDER),
+]
+
 ALLAUTH = [
     Route("account/login/", PUBLIC),
     Route("account/logout/", PUBLIC),
@@ -183,4 +189,4 @@ ALLAUTH = [
     Route("account/2fa/recovery-codes/download/", Expected.of(LOG_IN, "answered 404")),
 ]
 
-RULES: list[Route] = [*GPUNEX, *ACCOUNTS, *BILLING, *PROVIDERS, *AGENTS, *MARKETPLACE, *ALLAUTH]
+RULES: list[Route] = [*GPUNEX, *ACCOUNTS, *BILLING, *PROVIDERS, *AGENTS, *FLEET, *MARKETPLACE, *ALLAUTH]

@@ -64,6 +64,7 @@ def build() -> Scene:
         "notification_id": str(message.pk),
         "machine_id": str(machine.pk),
         "attempt_id": str(uuid4()),
+        "gpu_id": str(machine.gpus.get().pk),
         "key": "nonsense",
         "uidb36": "1",
     }

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from accounts.models import User
-from accounts.selectors import party_of
+from accounts.services import user_register
 from agent_protocol.messages import (
     BenchmarkConditions,
     BenchmarkFailed,
@@ -23,6 +23,7 @@ from benchmarks.services import requests
 from core.ids import secret_hash, secret_new
 from providers import models
 from providers.services import enrolment_token_issue, machine_confirm, machine_enrol, machine_inventory_record
+from tests.factories.providers import groups, provider_make
 
 DRIVER = "570.86.15"
 MIB = 1024 * 1024
@@ -43,27 +44,11 @@ HEALTHY: dict[str, float | None] = {
 
 
 def provider_made(user: User, *, now: datetime, cards: int = 64) -> models.Provider:
-    """An active provider with room for ``cards`` L40S."""
-    party = party_of(user)
-    application = models.Application.objects.create(
-        party=party, applicant=user, status="approved", tier="community", updated_at=now, legal_name=user.name
+    """``user`` as an approved provider with room for ``cards`` L40S."""
+    reviewer = User.objects.filter(email="reviewer@example.com").first() or user_register(
+        email="reviewer@example.com", password=None, is_staff=True
     )
-    models.ApplicationGpuGroup.objects.create(
-        application=application,
-        position=0,
-        gpu_model=models.GpuModel.objects.get(slug="l40s-48gb"),
-        quantity=cards,
-        country="DE",
-    )
-    return models.Provider.objects.create(
-        party=party,
-        application=application,
-        tier="community",
-        country="DE",
-        region="europe",
-        approved_machines=cards,
-        joined_at=now,
-    )
+    return provider_make(user, reviewer=reviewer, gpus=groups(("l40s-48gb", cards)), now=now)
 
 
 def inventory_of(uuids: Iterable[str], *, driver: str = DRIVER) -> Inventory:

@@ -7,10 +7,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from accounts.models import User
+from core import clock
 from core.valkey import valkey
-from providers.models import Machine
+from providers.models import Machine, Provider
 from reliability import services
+from reliability.models import OnlineInterval
 from reliability.selectors import live
+from tests.factories.benchmarks import baseline_made, machine_made, provider_made
 
 PACE = timedelta(seconds=15)
 
@@ -43,3 +47,18 @@ def fleet_runs(*machines: Machine, since: datetime, until: datetime, flush: bool
         services.offline_sweep(now=at)
         last, at = at, at + PACE
     return last
+
+
+def week_of(ada: User) -> Provider:
+    """A week of Ada's as a provider: a good card and one that is too slow, half a day off, and the scores that follow."""
+    now = clock.now()
+    start = now - timedelta(days=7)
+    provider = provider_made(ada, now=start)
+    for figures in ({}, {"fp16_tflops": 60.0}):
+        machine = machine_made(provider, now=start)
+        baseline_made(machine, now=start, **figures)
+        OnlineInterval.objects.create(machine=machine, started_at=start, ended_at=now - timedelta(days=2))
+        OnlineInterval.objects.create(machine=machine, started_at=now - timedelta(days=1.5), ended_at=now)
+    for days in range(5, -1, -1):
+        services.scores_recompute(now=now - timedelta(days=days))
+    return provider

@@ -11,7 +11,7 @@ from core import clock
 from tests.factories.billing import funded
 from tests.factories.cast import person
 from tests.factories.marketplace import listing_new, provider_new
-from tests.factories.providers import provider_make
+from tests.factories.reliability import week_of
 
 PUBLIC = [
     "/",
@@ -34,9 +34,9 @@ SIGNED_IN = [
 ]
 PROVIDER = [
     "/provider/application/",
+    "/provider/benchmarks/",
+    "/provider/performance/",
 ]
-
-
 LISTINGS = [
     ("Petra", "DE", "l4-24gb", 380_000),
     ("Noor", "US", "h100-sxm-80gb", 2_150_000),
@@ -61,7 +61,7 @@ def build() -> Scene:
         "ada": person("Ada"),
         "olga": person("Olga", is_staff=True, permissions=True),
     }
-    provider_make(people["ada"], reviewer=people["olga"])
+    week_of(people["ada"])
     for name, country, model, rate in LISTINGS:
         listing_new(provider_new(name, country=country), gpus=2, model=model, rate_micro=rate)
     notification_send(kind="welcome", user=people["ravi"], context={}, url="/roles/", now=clock.now())

@@ -1,0 +1,96 @@
+"""What a metric is called, what a finding means, and what its owner can do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from agent_protocol.reasons import BENCHMARK_FAILURES
+
+METRICS: dict[str, tuple[str | Promise, str]] = {
+    "fp32_tflops": (_("FP32 (reported)"), "TFLOPS"),
+    "fp16_tflops": (_("FP16 (uses tensor cores)"), "TFLOPS"),
+    "tensor_tflops": (_("Tensor cores, best precision"), "TFLOPS"),
+    "memory_read_gbps": (_("Memory read (reported)"), "GB/s"),
+    "memory_write_gbps": (_("Memory write (reported)"), "GB/s"),
+    "memory_copy_gbps": (_("Memory copy (reported)"), "GB/s"),
+    "storage_read_mbps": (_("Storage read"), "MB/s"),
+    "storage_write_mbps": (_("Storage write"), "MB/s"),
+    "network_down_mbps": (_("Network down"), "Mbit/s"),
+    "network_up_mbps": (_("Network up"), "Mbit/s"),
+    "latency_ms": (_("Latency to the platform"), "ms"),
+}
+
+_SLOW_GPU = _(
+    "Look at temperature, power limit and throttling with nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; stop other "
+    "programs on the GPU; then retest."
+)
+_SLOW_MEMORY = _(
+    "Look at memory clocks and ECC errors with nvidia-smi -q -d CLOCK,ECC; reseat the card if errors grow."
+)
+_SLOW_NETWORK = _("Test the line without other load, prefer a cable, and ask your carrier about limits; then retest.")
+_SLOW_STORAGE = _("Keep Docker's data on an NVMe drive with free space, and look for a failing drive with smartctl.")
+_MISSING = _("Run gpunex-agent check on the machine: it names what keeps this from being measured.")
+_REVIEW = _("You need not do anything: a person looks at the figures and writes to you.")
+
+_TEXTS: dict[str, tuple[str | Promise, str | Promise]] = {
+    "below_fp32": (_("FP32 is below the minimum."), _SLOW_GPU),
+    "below_fp16": (_("FP16 is below the minimum."), _SLOW_GPU),
+    "below_tensor": (_("Tensor performance is below the minimum."), _SLOW_GPU),
+    "below_memory_read": (_("Reading GPU memory is below the minimum."), _SLOW_MEMORY),
+    "below_memory_write": (_("Writing GPU memory is below the minimum."), _SLOW_MEMORY),
+    "below_memory_copy": (_("Copying in GPU memory is below the minimum."), _SLOW_MEMORY),
+    "network_too_slow": (_("The download speed is below the minimum for this much GPU memory."), _SLOW_NETWORK),
+    "upload_too_slow": (_("The upload speed is below the minimum."), _SLOW_NETWORK),
+    "latency_too_high": (_("The round trip to the platform takes too long."), _SLOW_NETWORK),
+    "storage_read_too_slow": (_("Reading from storage is below the minimum."), _SLOW_STORAGE),
+    "storage_write_too_slow": (_("Writing to storage is below the minimum."), _SLOW_STORAGE),
+}
+
+_FAILURES: dict[str, str | Promise] = {
+    "no_answer": _("The machine did not answer in time; it is asked again."),
+    "withdrawn": _("The card or machine left."),
+    "superseded": _("A retest took its place."),
+}
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A finding in words. measured and limit are None where unknown."""
+
+    code: str
+    sentence: str
+    remedy: str
+    measured: Decimal | None
+    limit: Decimal | None
+    unit: str
+
+
+def explain(reason: dict[str, Any]) -> Explained:
+    """A stored finding (verification.Reason.to_dict) in the viewer's language."""
+    label, unit = METRICS.get(reason["metric"], (reason["metric"], ""))
+    code = reason["code"]
+    sentence: str | Promise
+    if code in _TEXTS:
+        sentence, remedy = _TEXTS[code]
+    elif code.startswith("missing_"):
+        sentence, remedy = gettext("%(metric)s could not be measured.") % {"metric": label}, _MISSING
+    else:
+        sentence, remedy = gettext("%(metric)s is above what this model can do.") % {"metric": label}, _REVIEW
+    measured, limit = (None if reason[name] is None else Decimal(reason[name]) for name in ("measured", "limit"))
+    return Explained(code, str(sentence), str(remedy), measured, limit, unit)
+
+
+def run_reason(code: str) -> str:
+    """Why a run came to nothing, in words; empty for none."""
+    if not code:
+        return ""
+    known = _FAILURES.get(code)
+    if known is not None:
+        return str(known)
+    return gettext(BENCHMARK_FAILURES.get(code, BENCHMARK_FAILURES["unknown"]))

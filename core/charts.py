@@ -1,0 +1,60 @@
+"""Small line charts as SVG geometry, made on the server: readable without a script, nothing to load. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+WIDTH, HEIGHT = 600, 120
+"""The viewBox; the page scales it."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """lines: the ``points`` attribute of one polyline per unbroken stretch. dots: stretches of a single reading."""
+
+    lines: tuple[str, ...]
+    dots: tuple[tuple[str, str], ...]
+    guide_y: str | None
+    first: datetime
+    last: datetime
+    lowest: float
+    highest: float
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+def line_chart(
+    readings: Sequence[tuple[datetime, float | None]], *, lowest: float, highest: float, guide: float | None = None
+) -> Chart | None:
+    """A chart of readings, oldest first; None when there is nothing to draw. An unknown reading (None) breaks the line, it is
+    not drawn as 0. ``guide``: a value to mark by a horizontal line, e.g. a minimum."""
+    known = [(at, value) for at, value in readings if value is not None]
+    if not known:
+        return None
+    first, last = readings[0][0], readings[-1][0]
+    whole = (last - first).total_seconds()
+
+    def x(at: datetime) -> str:
+        return f"{WIDTH * (at - first).total_seconds() / whole if whole else WIDTH / 2:.1f}"
+
+    def y(value: float) -> str:
+        share = (min(max(value, lowest), highest) - lowest) / (highest - lowest)
+        return f"{HEIGHT * (1 - share):.1f}"
+
+    stretches: list[list[tuple[str, str]]] = [[]]
+    for at, value in readings:
+        if value is None:
+            stretches.append([])
+        else:
+            stretches[-1].append((x(at), y(value)))
+    return Chart(
+        lines=tuple(" ".join(f"{a},{b}" for a, b in stretch) for stretch in stretches if len(stretch) > 1),
+        dots=tuple(stretch[0] for stretch in stretches if len(stretch) == 1),
+        guide_y=None if guide is None else y(guide),
+        first=first,
+        last=last,
+        lowest=lowest,
+        highest=highest,
+    )
