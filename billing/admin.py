@@ -132,6 +132,15 @@ class PayoutRunAdmin(ReadOnlyAdmin):
     ordering = ("-period_start",)
     fields = ("id", "kind", "period_start", "period_end", "status", "pause_reason", "planned_at", "created_at")
     inlines = (PayoutInline,)
+    actions = ("approve",)
+
+    @admin.action(description=_("Approve all its payouts (a second person releases)"), permissions=["approve"])
+    def approve(self, request: HttpRequest, chosen: QuerySet[PayoutRun]) -> None:
+        waiting = Payout.objects.filter(run__in=chosen, status=Payout.Status.AWAITING_RELEASE).order_by("pk")
+        _approve(request, waiting)
+
+    def has_approve_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("billing.add_payoutapproval")
 
 
 class AttemptInline(ReadOnlyInline):
@@ -155,11 +164,7 @@ class PayoutAdmin(_Amount, ReadOnlyAdmin):
 
     @admin.action(description=_("Approve (a second person releases)"), permissions=["approve"])
     def approve(self, request: HttpRequest, chosen: QuerySet[Payout]) -> None:
-        for payout in chosen:
-            try:
-                services.payout_approve(payout=payout, approver=_staff(request), now=clock.now())
-            except DomainError as error:
-                messages.error(request, f"{payout}: {error.message}")
+        _approve(request, chosen)
 
     @admin.action(description=_("Cancel (back to payable)"), permissions=["cancel"])
     def cancel(self, request: HttpRequest, chosen: QuerySet[Payout]) -> None:
@@ -197,6 +202,14 @@ class FeeRateAdmin(ReadOnlyAdmin):
     list_display = ("bps", "valid_from", "set_by")
     ordering = ("-valid_from",)
     fields = ("bps", "valid_from", "set_by")
+
+
+def _approve(request: HttpRequest, payouts: QuerySet[Payout]) -> None:
+    for payout in payouts:
+        try:
+            services.payout_approve(payout=payout, approver=_staff(request), now=clock.now())
+        except DomainError as error:
+            messages.error(request, f"{payout}: {error.message}")
 
 
 def _staff(request: HttpRequest) -> User:

@@ -89,6 +89,7 @@ class Services:
             "SOLANA_GENESIS_HASH": facts["genesis_hash"],
             "SOLANA_USDC_MINT": facts["mint"],
             "SOLANA_VAULT_OWNER": facts["vault_owner"],
+            "SOLANA_HOT_WALLET": facts["hot_wallet"],
             "SOLANA_HOT_WALLET_KEY_FILE": facts["hot_wallet_key"],
         }
         say(f"Solana localnet: {url}")

@@ -79,6 +79,11 @@ def drive(payout: Payout, chain: World, *, blocks: int = 10) -> str:
     return status
 
 
+def settle(payout: Payout, chain: World) -> None:
+    assert drive(payout, chain) == Payout.Status.SETTLED
+    payout.refresh_from_db()
+
+
 def transfers_on_chain(payout: Payout, chain: World) -> list[str]:
     """The successful transactions on chain that carry the payout's memo."""
     history = chain.rpc.signatures_for_address(chain.hot_wallet, commitment="finalized")

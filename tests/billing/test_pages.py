@@ -101,9 +101,10 @@ def test_two_staff_release_in_the_admin(
     eve.is_staff = True
     eve.save()
     eve.user_permissions.set(olga.user_permissions.all())
-    for staff, status in ((olga, "awaiting_release"), (eve, "ready")):
-        data = {"action": "approve", "_selected_action": str(payout.pk)}
-        assert signed_in(staff).post("/admin/billing/payout/", data).status_code == 302
+    steps = ((olga, "payoutrun", payout.run_id, "awaiting_release"), (eve, "payout", payout.pk, "ready"))
+    for staff, model, chosen, status in steps:
+        data = {"action": "approve", "_selected_action": str(chosen)}
+        assert signed_in(staff).post(f"/admin/billing/{model}/", data).status_code == 302
         payout.refresh_from_db()
         assert payout.status == status
 

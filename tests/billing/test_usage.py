@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,6 +20,7 @@ from billing.services import (
     UsageInput,
     earnings_mature,
     fee_rate_set,
+    hold_place,
     policies_demo_install,
     policy_set,
     service_credit_post,
@@ -188,3 +190,37 @@ def test_a_credit_of_matured_earnings_comes_out_of_payable(provider: Party, cust
     service_credit_post(source="credit:1", of_sources=[source], amount_micro=100, now=clock.now())
     assert (payable_of(provider), pending_of(provider), balance_of(customer).balance_micro) == (0, 0, 0)
     assert Posting.objects.filter(account__kind="platform_fee").count() == 2
+
+
+def test_a_batch_of_fifty_costs_no_more_queries_than_one(
+    provider: Party, customer: Party, django_assert_max_num_queries: Any
+) -> None:
+    funded(customer, 10_000)
+    for n in range(50):
+        hold_place(party=customer, amount_micro=20, source=f"hold:{n}", now=clock.now())
+    earned(provider, customer, 1)
+
+    def items(first: int, count: int) -> list[UsageInput]:
+        lines = [EarningInput(uuid7(), "rtx-4090", uuid7())]
+        return [
+            UsageInput(f"usage:{n}", customer, provider, 10, 1_000, lines, clock.now(), f"hold:{n}")
+            for n in range(first, first + count)
+        ]
+
+    queries = 15
+    with django_assert_max_num_queries(queries):
+        usage_post_many(items=items(0, 1), now=clock.now())
+    with django_assert_max_num_queries(queries):
+        usage_post_many(items=items(1, 49), now=clock.now())
+    assert balance_of(customer).held_micro == 50 * 10
+
+
+def test_two_charges_of_one_batch_share_a_hold(provider: Party, customer: Party) -> None:
+    funded(customer, 100)
+    hold_place(party=customer, amount_micro=60, source="hold:1", now=clock.now())
+    lines = [EarningInput(uuid7(), "rtx-4090", uuid7())]
+    item = UsageInput("usage:1", customer, provider, 40, 1_000, lines, clock.now(), "hold:1")
+    other = UsageInput("usage:2", customer, provider, 40, 1_000, lines, clock.now(), "hold:1")
+    answers = usage_post_many(items=[item, other, item], now=clock.now())
+    assert [answer.created for answer in answers] == [True, True, False]
+    assert (balance_of(customer).balance_micro, balance_of(customer).held_micro) == (20, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,9 +13,9 @@ from django.db import DatabaseError, connection, transaction
 
 from accounts.models import Party
 from billing.fees import fee_split, line_split
-from billing.models import Account, Hold, Transfer
+from billing.models import Account, Transfer
 from billing.selectors.policies import policy_value
-from billing.services.ledger.accounts import account_open
+from billing.services.ledger.accounts import accounts_open
 from billing.services.ledger.transfers import BATCH, Line, Posted, TransferInput, transfers_post_many
 from core.errors import DomainError, Invalid
 
@@ -54,10 +55,17 @@ class UsageAnswer:
     error: Exception | None = None
 
 
+# Set-based: a batch of fifty captures costs two statements. What a hold gave is the difference of its row before and after.
 _CAPTURE = """
-UPDATE billing_hold SET amount_micro = amount_micro - LEAST(amount_micro, %s),
-    captured_micro = captured_micro + LEAST(amount_micro, %s)
-WHERE source = %s AND state = 'open' AND account_id = %s RETURNING captured_micro
+UPDATE billing_hold h SET amount_micro = h.amount_micro - LEAST(h.amount_micro, c.amount),
+    captured_micro = h.captured_micro + LEAST(h.amount_micro, c.amount)
+FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS c(source, account_id, amount)
+WHERE h.source = c.source AND h.account_id = c.account_id AND h.state = 'open'
+RETURNING h.account_id, old.amount_micro - new.amount_micro
+"""
+_UNHOLD = """
+UPDATE billing_account a SET held = a.held - t.taken FROM unnest(%s::bigint[], %s::bigint[]) AS t(account_id, taken)
+WHERE a.id = t.account_id
 """
 
 
@@ -110,15 +118,12 @@ def _post_alone(item: UsageInput, now: datetime) -> UsageAnswer:
 
 def _post_batch(items: Sequence[UsageInput], now: datetime) -> list[UsageAnswer]:
     chargeable = [item for item in items if _checked(item).amount_micro]
-    maturing: dict[UUID, timedelta] = {}
-    transfers = [_transfer(item, now, maturing) for item in chargeable]
+    books = _Books.of(chargeable, now)
     with transaction.atomic():
-        posted = transfers_post_many(items=transfers, now=now)
-        done: set[str] = set()
-        for item, answer in sorted(zip(chargeable, posted, strict=True), key=lambda pair: pair[0].hold_source or ""):
-            if answer.created and item.hold_source is not None and item.source not in done:
-                done.add(item.source)
-                _capture(item)
+        posted = transfers_post_many(items=[books.transfer(item) for item in chargeable], now=now)
+        fresh = {answer.source for answer in posted if answer.created}
+        # Of two items with one source the first was posted; the other only repeats it.
+        _capture(list({item.source: item for item in reversed(chargeable) if item.source in fresh}.values()), books)
     in_order = iter(posted)
     return [_usage_answer(item, next(in_order) if item.amount_micro else None) for item in items]
 
@@ -137,37 +142,56 @@ def _checked(item: UsageInput) -> UsageInput:
     return item
 
 
-def _transfer(item: UsageInput, now: datetime, maturing: dict[UUID, timedelta]) -> TransferInput:
-    provider_micro, fee_micro = fee_split(item.amount_micro, fee_bps=item.fee_bps)
-    pending = account_open(kind=Account.Kind.PROVIDER_PENDING, owner=item.provider)
-    legs = [(account_open(kind=Account.Kind.CUSTOMER, owner=item.customer).pk, -item.amount_micro)]
-    if provider_micro:
-        legs.append((pending.pk, provider_micro))
-    if fee_micro:
-        legs.append((account_open(kind=Account.Kind.PLATFORM_FEE).pk, fee_micro))
-    wait = maturing.setdefault(item.provider.pk, _maturing(pending, now))
-    lines = [
-        Line(item.provider, line.gpu_id, line.gpu_model, line.rental_id, amount, item.effective_at + wait)
-        for line, amount in zip(item.lines, line_split(provider_micro, gpus=len(item.lines)), strict=True)
-        if amount
-    ]
-    return TransferInput(item.source, Transfer.Kind.USAGE, legs, item.effective_at, lines)
+@dataclass(frozen=True, slots=True)
+class _Books:
+    """What a batch needs to know: its accounts, and how long earnings stay pending. A fixed number of queries."""
+
+    accounts: dict[tuple[UUID | None, str], Account]
+    now: datetime
+    new_for: timedelta
+    wait: timedelta
+    wait_when_new: timedelta
+
+    @classmethod
+    def of(cls, items: Sequence[UsageInput], now: datetime) -> _Books:
+        wanted: list[tuple[Party | None, str]] = [(None, Account.Kind.PLATFORM_FEE.value)]
+        wanted += [(item.customer, Account.Kind.CUSTOMER.value) for item in items]
+        wanted += [(item.provider, Account.Kind.PROVIDER_PENDING.value) for item in items]
+        names = ("new_provider_seconds", "maturing_seconds", "maturing_new_provider_seconds")
+        return cls(accounts_open(wanted), now, *(timedelta(seconds=policy_value(name, now)) for name in names))
+
+    def customer(self, item: UsageInput) -> Account:
+        return self.accounts[item.customer.pk, Account.Kind.CUSTOMER.value]
+
+    def transfer(self, item: UsageInput) -> TransferInput:
+        provider_micro, fee_micro = fee_split(item.amount_micro, fee_bps=item.fee_bps)
+        pending = self.accounts[item.provider.pk, Account.Kind.PROVIDER_PENDING.value]
+        fees = self.accounts[None, Account.Kind.PLATFORM_FEE.value]
+        legs = [(self.customer(item).pk, -item.amount_micro), (pending.pk, provider_micro), (fees.pk, fee_micro)]
+        # A provider is new from the first earning on, which is when the account was opened.
+        is_new = self.now < pending.created_at + self.new_for
+        matures_at = item.effective_at + (self.wait_when_new if is_new else self.wait)
+        lines = [
+            Line(item.provider, line.gpu_id, line.gpu_model, line.rental_id, amount, matures_at)
+            for line, amount in zip(item.lines, line_split(provider_micro, gpus=len(item.lines)), strict=True)
+            if amount
+        ]
+        nonzero = [(account, amount) for account, amount in legs if amount]
+        return TransferInput(item.source, Transfer.Kind.USAGE, nonzero, item.effective_at, lines)
 
 
-def _maturing(pending: Account, now: datetime) -> timedelta:
-    """How long this provider's earnings stay pending; a provider is new from the first earning on."""
-    new_for = timedelta(seconds=policy_value("new_provider_seconds", now))
-    is_new = now < pending.created_at + new_for
-    name = "maturing_new_provider_seconds" if is_new else "maturing_seconds"
-    return timedelta(seconds=policy_value(name, now))
-
-
-def _capture(item: UsageInput) -> None:
-    """Take the charge out of its hold. The account's row is locked by the posting already: account, then hold."""
-    hold = Hold.objects.filter(source=item.hold_source, state=Hold.State.OPEN, account__owner=item.customer).first()
-    if hold is None:
+def _capture(items: Sequence[UsageInput], books: _Books) -> None:
+    """Take the charges out of their holds. The accounts' rows are locked by the posting already: account, then hold."""
+    wanted: Counter[tuple[str, int]] = Counter()
+    for item in items:
+        if item.hold_source is not None:
+            wanted[item.hold_source, books.customer(item).pk] += item.amount_micro
+    if not wanted:
         return
-    taken = min(hold.amount_micro, item.amount_micro)
+    sources, accounts = zip(*wanted, strict=True)
     with connection.cursor() as cursor:
-        cursor.execute(_CAPTURE, [taken, taken, item.hold_source, hold.account_id])
-        cursor.execute("UPDATE billing_account SET held = held - %s WHERE id = %s", [taken, hold.account_id])
+        cursor.execute(_CAPTURE, [list(sources), list(accounts), list(wanted.values())])
+        taken: Counter[int] = Counter()
+        for account_id, amount in cursor.fetchall():
+            taken[account_id] += amount
+        cursor.execute(_UNHOLD, [list(taken), list(taken.values())])
