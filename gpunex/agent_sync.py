@@ -26,6 +26,7 @@ from core.errors import DomainError, NotFound, SlowDown, UpgradeRequired
 from gpunex.agent_door import agent_view, read, refusal, session_of
 from gpunex.agent_heartbeats import BATCH, Heartbeat
 from gpunex.agent_sessions import Session
+from marketplace.selectors import plan_complete
 from marketplace.services import attempt_observe
 from providers.selectors import inventory_digest_of, plan_of
 from providers.services import machine_channel, machine_inventory_record, machine_session_record
@@ -155,7 +156,7 @@ def _plan(session: Session, known: int | None, *, ask: bool) -> tuple[int, list[
         return known, None
     version, items = plan_of(session.machine.id)
     session.plan_version = version
-    return version, None if known == version else items
+    return version, None if known == version else plan_complete(items)
 
 
 @require_safe

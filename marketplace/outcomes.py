@@ -32,6 +32,8 @@ def reason_sentence(code: str) -> str:
 
 
 ATTEMPTS_MAX = 3
+LIMIT_SLACK_SECONDS = 5
+"""Agent and engine each round seconds down and look every second or two; a stop this early is still the limit's."""
 LOST_REASONS = frozenset({"offline", "lease_expired", "orphaned"})
 """The machine went away: nobody knows how far the job got. Every other bad end is a failure that was seen."""
 
@@ -60,7 +62,7 @@ def reason_judge(
     if reported == COMPLETED:
         return "unknown"
     if reported == "time_limit":
-        return reported if elapsed_s is not None and elapsed_s >= limit_s else "unknown"
+        return reported if elapsed_s is not None and elapsed_s + LIMIT_SLACK_SECONDS >= limit_s else "unknown"
     if reported in STOP_REASONS and reported != "lease_expired":
         return "unknown"
     return reported

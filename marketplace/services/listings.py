@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from benchmarks.models import Verdict
 from benchmarks.selectors import verdict_of
@@ -56,10 +56,28 @@ def listing_refresh_provider(provider_id: UUID) -> None:
         listings_refresh(machine_id=machine_id, now=now)
 
 
+_DRIFTED = """
+WITH taken AS (
+    SELECT gpu.machine_id, gpu.model_id, count(*) AS gpus FROM providers_gpuclaim claim
+    JOIN providers_gpu gpu ON gpu.id = claim.gpu_id AND gpu.status = 'active'
+    WHERE claim.live GROUP BY gpu.machine_id, gpu.model_id
+)
+SELECT DISTINCT listing.machine_id FROM marketplace_listing listing
+LEFT JOIN taken ON taken.machine_id = listing.machine_id AND taken.model_id = listing.gpu_model_id
+WHERE (listing.gpus_free < listing.gpus_total OR taken.gpus IS NOT NULL)
+    AND listing.gpus_free <> greatest(listing.gpus_total - coalesce(taken.gpus, 0), 0)
+LIMIT %s
+"""
+
+
 def listings_recheck(*, now: datetime, limit: int = 500) -> int:
-    """Refresh the machines whose schedule opens or closes about now; returns how many."""
+    """Refresh machines whose schedule opens or closes about now, or whose free GPUs were claimed or released by others
+    (a benchmark that failed tells nobody); returns how many."""
     due = Listing.objects.filter(recheck_at__lte=now).order_by("recheck_at").values_list("machine_id", flat=True)
-    machines = list(dict.fromkeys(due[:limit]))
+    with connection.cursor() as cursor:
+        cursor.execute(_DRIFTED, [limit])
+        drifted = [row[0] for row in cursor.fetchall()]
+    machines = list(dict.fromkeys([*due[:limit], *drifted]))
     for machine_id in machines:
         listings_refresh(machine_id=machine_id, now=now)
     return len(machines)
