@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
 from typing import Any
@@ -16,18 +15,28 @@ from accounts.models import Party, User
 from accounts.selectors import party_of
 from agent_protocol import messages as wire
 from benchmarks.models import Run
-from benchmarks.services import run_report, runs_dispatch, runs_request_for_machine
+from benchmarks.services import run_report, runs_request_for_machine
+from benchmarks.services.dispatch import run_offer
 from core import clock
 from core.ids import secret_hash, secret_new
 from marketplace.jobspec import JobSpec
 from marketplace.models import Attempt, Job, Listing
-from marketplace.services import attempt_end, attempt_observe, job_submit, listings_refresh, rate_set
+from marketplace.services import (
+    Placed,
+    attempt_end,
+    attempt_observe,
+    job_place,
+    job_submit,
+    listings_refresh,
+    rate_set,
+)
 from providers.models import Application, ApplicationGpuGroup, GpuModel, Machine, Provider
 from providers.places import region_of
 from providers.selectors import plan_of
 from providers.services import enrolment_token_issue, machine_confirm, machine_enrol, machine_inventory_record
 from reliability.selectors.live import Beat
 from reliability.services.heartbeats import beats_apply
+from tests.factories.billing import funded
 from tests.factories.cast import person
 
 MIB = 1024 * 1024
@@ -162,9 +171,11 @@ def measure(machine: Machine, *, quality: float = 1.0, now: datetime | None = No
     """Run every requested benchmark of the machine once, as its agent would."""
     runs_request_for_machine(machine.pk)
     now = max(now or clock.now(), clock.now())  # a run is not due before it was asked for
-    for _gpu in machine.gpus.all():
-        runs_dispatch(now=now)
-        for run in Run.objects.filter(machine=machine, status="offered").select_related("gpu__model", "suite"):
+    # This machine's first run per GPU only: a dispatch of all would put follow-up runs onto other machines' GPUs.
+    for gpu in machine.gpus.filter(status="active"):
+        due = Run.objects.filter(gpu=gpu, status="requested").order_by("requested_at").first()
+        if due is not None and run_offer(run_id=due.pk, now=now):
+            run = Run.objects.select_related("gpu__model", "suite").get(pk=due.pk)
             conditions = wire.BenchmarkConditions(throttle_reasons=(), simulated=True, device="simulated")
             report = wire.BenchmarkReport(
                 run_id=str(run.pk),
@@ -202,9 +213,10 @@ def job_new(customer: User | Party, *, now: datetime | None = None, **options: A
 
 @dataclass
 class Agent:
-    """A host as the platform sees it."""
+    """A host as the platform sees it. It remembers the tokens of its attempts, as a real one does."""
 
     machine: Machine
+    tokens: dict[UUID, str] = field(default_factory=dict)
 
     def plan(self) -> dict[UUID, dict[str, Any]]:
         """{attempt: body} of the attempts this machine is told about."""
@@ -212,7 +224,10 @@ class Agent:
         return {UUID(item["key"]): item["body"] for item in items if item["kind"] == "attempt"}
 
     def token(self, attempt: Attempt) -> str:
-        return str(self.plan()[attempt.pk]["token"])
+        plan = self.plan().get(attempt.pk)
+        if plan is not None:
+            self.tokens[attempt.pk] = str(plan["token"])
+        return self.tokens[attempt.pk]
 
     def observe(
         self, attempt: Attempt, state: str, *, at: datetime, elapsed: int | None = None, token: str | None = None
@@ -244,9 +259,36 @@ class Agent:
         attempt_end(machine=self.machine, event=event, now=at)
 
 
+@dataclass
+class Story:
+    """A job of a funded customer on a machine: what most tests begin with."""
+
+    job: Job
+    listing: Listing
+    agent: Agent
+    attempt: Attempt
+
+    def reload(self) -> Story:
+        self.job.refresh_from_db()
+        self.attempt.refresh_from_db()
+        self.listing.refresh_from_db()
+        return self
+
+
+def story(
+    customer: User | Party, *, now: datetime, balance_micro: int = 100_000_000, gpus: int = 1, **options: Any
+) -> Story:
+    """A placed job with its attempt offered. Options are those of a job; ``gpus`` is what the machine has."""
+    listing = listing_new(gpus=gpus, rate_micro=options.pop("rate_micro", 3_600_000))
+    funded(customer, balance_micro, now=now)
+    job = job_new(customer, now=now, **({"max_rate_micro": listing.rate_micro} | options))
+    assert job_place(job_id=job.pk, now=now) is Placed.PLACED
+    job.refresh_from_db()
+    agent = Agent(listing.machine)
+    attempt = live_attempt(job)
+    agent.token(attempt)
+    return Story(job, listing, agent, attempt)
+
+
 def live_attempt(job: Job) -> Attempt:
     return Attempt.objects.select_related("machine").exclude(status="ended").get(job=job)
-
-
-def agents_of(jobs: Iterable[Job]) -> dict[UUID, Agent]:
-    return {job.pk: Agent(live_attempt(job).machine) for job in jobs}

@@ -22,7 +22,7 @@ from marketplace.services import (
     rate_set,
 )
 from providers.models import GpuModel, Machine
-from providers.services import gpus_claim, machine_drain, machine_resume, schedule_set
+from providers.services import gpus_claim, gpus_release, machine_drain, machine_resume, schedule_set
 from reliability.models import MachineHealth
 from tests.factories.marketplace import MODEL, listing_new, machine_new, measure, provider_new
 from tests.marketplace.conftest import At
@@ -152,6 +152,19 @@ def test_a_claimed_gpu_is_not_free() -> None:
     gpu = listing.machine.gpus.order_by("pk")[0]
     gpus_claim(gpu_ids=[gpu.pk], kind="benchmark", holder=listing.pk, now=clock.now())
     assert fresh(listing).gpus_free == 1
+
+
+def test_claims_that_nobody_told_of_are_noticed_within_a_minute() -> None:
+    listing = listing_new(gpus=2)
+    gpu, now = listing.machine.gpus.order_by("pk")[0], clock.now()
+    assert listings_recheck(now=now) == 0
+    gpus_claim(gpu_ids=[gpu.pk], kind="benchmark", holder=listing.pk, now=now)
+    assert listings_recheck(now=now) == 1
+    assert Listing.objects.get(pk=listing.pk).gpus_free == 1
+    gpus_release(holder=listing.pk, now=now)
+    assert listings_recheck(now=now) == 1
+    assert ListingIndex.objects.get(pk=listing.pk).gpus_free == 2
+    assert listings_recheck(now=now) == 0
 
 
 class TestRates:

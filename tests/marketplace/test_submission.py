@@ -1,0 +1,147 @@
+"""Submitting a job: what is refused names its field and leaves nothing behind."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from accounts.models import Party, User
+from accounts.selectors import party_of
+from billing.selectors import balance_of
+from core.errors import Conflict, Denied, DomainError, InsufficientFunds, Invalid
+from marketplace.models import Job
+from marketplace.selectors import plan_complete
+from marketplace.services import job_cancel, job_rerun, rate_set
+from tests.factories.billing import funded
+from tests.factories.marketplace import job_new, listing_new, provider_of_user, story
+from tests.marketplace.conftest import At
+
+pytestmark = pytest.mark.django_db
+
+
+def refused(kind: type[DomainError], customer: User, **options: Any) -> DomainError:
+    """The refusal, after which nothing has moved."""
+    before = balance_of(party_of(customer)), Job.objects.count()
+    with pytest.raises(kind) as refusal:
+        job_new(customer, **options)
+    assert (balance_of(party_of(customer)), Job.objects.count()) == before
+    return refusal.value
+
+
+def test_a_job_waits_in_the_queue_and_reserves_nothing(ravi: User) -> None:
+    funded(ravi, 5_000_000)
+    job = job_new(ravi, command=("echo", "hi"), environment={"A": "b"})
+    assert (job.status, job.image) == ("queued", "docker.io/library/python:3.12")
+    assert balance_of(party_of(ravi)).held_micro == 0
+
+
+def test_without_an_hours_money_it_is_refused(ravi: User) -> None:
+    funded(ravi, 1_999_999)
+    error = refused(InsufficientFunds, ravi, max_rate_micro=1_000_000, gpu_count=2)
+    assert error.fields == {"balance": ["Found 1.999999 USDC; needed: 2.00 USDC."]}
+
+
+def test_more_gpus_than_any_machine_has_are_refused_at_once(ravi: User) -> None:
+    listing_new(gpus=2)
+    funded(ravi, 100_000_000)
+    error = refused(Invalid, ravi, gpu_count=3)
+    assert error.fields == {"gpu_count": ["Found 3; allowed: 1 to 2: the largest machine offered has 2."]}
+    assert refused(Invalid, ravi, gpu_count=33).fields.keys() == {"gpu_count"}
+
+
+def test_on_an_empty_market_one_may_wait(ravi: User) -> None:
+    funded(ravi, 100_000_000)
+    assert job_new(ravi, gpu_count=8).status == "queued"
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"model_slug": "gtx-750"}, "gpu_model"),
+        ({"region": "mars"}, "region"),
+        ({"country": "XX"}, "country"),
+        ({"image": "localhost/x"}, "image"),
+        ({"listing_id": uuid4()}, "listing"),
+    ],
+)
+def test_what_does_not_exist_is_named(ravi: User, options: dict[str, Any], field: str) -> None:
+    funded(ravi, 100_000_000)
+    assert refused(Invalid, ravi, **options).fields.keys() == {field}
+
+
+def test_a_chosen_listing_that_became_dearer_is_refused(ravi: User, at: At) -> None:
+    listing = listing_new(rate_micro=400_000)
+    funded(ravi, 100_000_000)
+    rate_set(
+        provider=listing.provider,
+        gpu_model=listing.gpu_model,
+        machine=listing.machine,
+        rate_micro=500_000,
+        actor=None,
+        now=at(1),
+    )
+    error = refused(Conflict, ravi, listing_id=listing.pk, max_rate_micro=400_000)
+    assert error.code == "rate_changed"
+    assert error.fields.keys() == {"max_rate"}
+
+
+def test_a_chosen_listing_has_only_so_many_gpus(ravi: User) -> None:
+    listing = listing_new(gpus=1)
+    listing_new(gpus=4)
+    funded(ravi, 100_000_000)
+    assert refused(Invalid, ravi, listing_id=listing.pk, gpu_count=2).fields.keys() == {"gpu_count"}
+
+
+def test_nobody_rents_from_himself(ada: User) -> None:
+    listing = listing_new(provider_of_user(ada))
+    funded(ada, 100_000_000)
+    assert refused(Invalid, ada, listing_id=listing.pk).fields.keys() == {"listing"}
+
+
+def test_a_suspended_customer_starts_nothing(ravi: User) -> None:
+    funded(ravi, 100_000_000)
+    Party.objects.filter(pk=party_of(ravi).pk).update(status="suspended")
+    refused(Denied, ravi)
+
+
+class TestSecrets:
+    def test_they_are_sealed_go_to_the_machine_alone_and_vanish_with_the_job(self, ravi: User, at: At) -> None:
+        told = story(ravi, now=at(0), environment={"OPEN": "1"}, secrets={"TOKEN": "s3cret-value"})
+        stored = told.job.secrets
+        assert stored is not None
+        assert b"s3cret-value" not in bytes(stored)
+        body = told.agent.plan()[told.attempt.pk]
+        assert "s3cret-value" not in str(body)
+        item = {"kind": "attempt", "key": str(told.attempt.pk), "body": body}
+        (complete,) = plan_complete([item])
+        assert complete["body"]["environment"] == {"OPEN": "1", "TOKEN": "s3cret-value"}
+        told.agent.end(told.attempt, at=at(20), elapsed=10)
+        assert told.reload().job.secrets is None
+
+    def test_a_stop_carries_none(self, ravi: User, at: At) -> None:
+        told = story(ravi, now=at(0), secrets={"TOKEN": "s3cret-value"})
+        job_cancel(job=told.job, actor=ravi, now=at(5))
+        item = {"kind": "attempt", "key": str(told.attempt.pk), "body": told.agent.plan()[told.attempt.pk]}
+        (complete,) = plan_complete([item])
+        assert complete["body"]["environment"] == {}
+
+
+class TestRerun:
+    def test_the_same_job_again_without_its_secrets(self, ravi: User, at: At) -> None:
+        told = story(ravi, now=at(0), secrets={"TOKEN": "x"}, command=("a", "b"), name="train")
+        told.agent.end(told.attempt, at=at(20), elapsed=10)
+        again = job_rerun(job=told.reload().job, actor=ravi, now=at(30))
+        assert (again.rerun_of_id, again.command, again.name, again.image) == (
+            told.job.pk,
+            ["a", "b"],
+            "train",
+            told.job.image,
+        )
+        assert again.secrets is None
+
+    def test_only_an_ended_job_is_run_again(self, ravi: User, at: At) -> None:
+        told = story(ravi, now=at(0))
+        with pytest.raises(Conflict):
+            job_rerun(job=told.job, actor=ravi, now=at(1))
