@@ -61,29 +61,43 @@ _FAILURES: dict[str, str | Promise] = {
 
 @dataclass(frozen=True)
 class Explained:
-    """A finding in words. measured and limit are None where unknown."""
+    """A stored finding (verification.Reason.to_dict), in the language in force when it is read."""
 
-    code: str
-    sentence: str
-    remedy: str
-    measured: Decimal | None
-    limit: Decimal | None
-    unit: str
+    finding: dict[str, Any]
 
+    @property
+    def code(self) -> str:
+        return str(self.finding["code"])
 
-def explain(reason: dict[str, Any]) -> Explained:
-    """A stored finding (verification.Reason.to_dict) in the viewer's language."""
-    label, unit = METRICS.get(reason["metric"], (reason["metric"], ""))
-    code = reason["code"]
-    sentence: str | Promise
-    if code in _TEXTS:
-        sentence, remedy = _TEXTS[code]
-    elif code.startswith("missing_"):
-        sentence, remedy = gettext("%(metric)s could not be measured.") % {"metric": label}, _MISSING
-    else:
-        sentence, remedy = gettext("%(metric)s is above what this model can do.") % {"metric": label}, _REVIEW
-    measured, limit = (None if reason[name] is None else Decimal(reason[name]) for name in ("measured", "limit"))
-    return Explained(code, str(sentence), str(remedy), measured, limit, unit)
+    @property
+    def unit(self) -> str:
+        return METRICS.get(self.finding["metric"], ("", ""))[1]
+
+    @property
+    def measured(self) -> Decimal | None:
+        return self._number("measured")
+
+    @property
+    def limit(self) -> Decimal | None:
+        return self._number("limit")
+
+    @property
+    def sentence(self) -> str:
+        if self.code in _TEXTS:
+            return str(_TEXTS[self.code][0])
+        metric = METRICS.get(self.finding["metric"], (self.finding["metric"], ""))[0]
+        if self.code.startswith("missing_"):
+            return gettext("%(metric)s could not be measured.") % {"metric": metric}
+        return gettext("%(metric)s is above what this model can do.") % {"metric": metric}
+
+    @property
+    def remedy(self) -> str:
+        if self.code in _TEXTS:
+            return str(_TEXTS[self.code][1])
+        return str(_MISSING if self.code.startswith("missing_") else _REVIEW)
+
+    def _number(self, name: str) -> Decimal | None:
+        return None if self.finding[name] is None else Decimal(self.finding[name])
 
 
 def run_reason(code: str) -> str:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from benchmarks.models import Result, Run, Verdict
-from benchmarks.selectors.guidance import METRICS, Explained, explain, run_reason
+from benchmarks.selectors.guidance import METRICS, Explained, run_reason
 from benchmarks.selectors.suites import fleet_medians, limits_at, reference_of
 from benchmarks.selectors.verdicts import verdict_of
 from benchmarks.states import RUN_OPEN
@@ -95,7 +95,7 @@ def benchmark_cards(provider: Provider, *, now: datetime) -> list[MachineCards]:
                     verdict=verdict,
                     standing=_standing(verdict),
                     figures=figures,
-                    reasons=[explain(reason) for reason in verdict.reasons] if verdict else [],
+                    reasons=[Explained(reason) for reason in verdict.reasons] if verdict else [],
                     open_run=next((row for row in mine if row.status in RUN_OPEN), None),
                     history=history,
                     chart=_health_chart(history),

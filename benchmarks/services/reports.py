@@ -11,8 +11,10 @@ from django.db.models import Sum
 from django.utils.translation import gettext as _
 
 from accounts.models import User
+from accounts.services import notification_send
 from agent_protocol.messages import BenchmarkReport
 from benchmarks.models import Result, Run, Verdict
+from benchmarks.selectors.guidance import Explained
 from benchmarks.selectors.suites import fleet_medians, limits_at, reference_of
 from benchmarks.selectors.verdicts import recent_meets, verdict_of
 from benchmarks.services.dispatch import GIB, nonce_check, run_leave_host, run_locked
@@ -94,6 +96,7 @@ def run_verify(run: Run, *, now: datetime) -> Verdict:
     )
     RUN.move(run, to=Run.Status.VERIFIED, at=now, changes={"ended_at": now})
     verdict = _verdict_write(run, judgement, passed=passed, in_review=in_review, decided_by=SYSTEM, now=now)
+    _tell(run.gpu, before, verdict, second_bad=[*earlier, True][:2] == [False, True], now=now)
     first_bad = not judgement.meets_minimum and (not earlier or earlier[0])
     run_follow_up(run, first_bad=first_bad, now=now)
     return verdict
@@ -157,5 +160,28 @@ def verdict_review_close(*, gpu: Gpu, actor: User, now: datetime) -> Verdict:
             passed=judgement.meets_minimum,
             in_review=False,
             decided_by=actor_name(actor),
+            now=now,
+        )
+
+
+def _tell(gpu: Gpu, before: Verdict | None, verdict: Verdict, *, second_bad: bool, now: datetime) -> None:
+    """Write to the owner when a card's standing changes. A card's very first bad run is repeated first: no alarm for that."""
+    was_listed = before is not None and before.passed
+    if verdict.passed:
+        kind = "benchmark_listed" if before is not None and not was_listed else ""
+    else:
+        review_begins = verdict.in_review and not (before is not None and before.in_review)
+        kind = "benchmark_delisted" if was_listed or review_begins or (second_bad and not verdict.in_review) else ""
+    if kind:
+        notification_send(
+            kind=kind,
+            party=gpu.machine.provider.party,
+            context={
+                "model": gpu.model.name if gpu.model else gpu.reported_name,
+                "machine": gpu.machine.name,
+                "in_review": verdict.in_review,
+                "reasons": [Explained(reason) for reason in verdict.reasons],
+            },
+            url="/provider/benchmarks/",
             now=now,
         )

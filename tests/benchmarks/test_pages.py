@@ -15,7 +15,7 @@ from accounts.models import User
 from benchmarks.models import Run
 from benchmarks.selectors import benchmark_cards
 from benchmarks.selectors.guidance import METRICS as LABELS
-from benchmarks.selectors.guidance import explain
+from benchmarks.selectors.guidance import Explained
 from benchmarks.services.requests import runs_request
 from benchmarks.verification import METRICS, REASON_CODES
 from core import clock
@@ -134,6 +134,6 @@ def test_every_metric_and_every_finding_has_words() -> None:
     )
     assert set(LABELS) == set(METRICS)
     for code in REASON_CODES:
-        found = explain({"code": code, "metric": "fp32_tflops", "measured": "1", "limit": None})
+        found = Explained({"code": code, "metric": "fp32_tflops", "measured": "1", "limit": None})
         assert found.sentence
         assert found.remedy

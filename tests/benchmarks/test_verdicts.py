@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 import time_machine
 
-from accounts.models import User
+from accounts.models import Notification, User
 from benchmarks import selectors, services
 from benchmarks.models import Run, Suite, Threshold, Verdict
 from core import clock
@@ -140,6 +140,42 @@ def test_twenty_machines_set_their_own_standard(ada: User, now: datetime) -> Non
     assert selectors.fleet_medians(simulated=False, **facts) is None
     found = weekly(machines[-1].gpus.get(), now + MINUTE, fp32_tflops=30.0)
     assert [reason["code"] for reason in found.reasons] == ["below_fp32"]
+
+
+def mails(kind: str) -> list[Notification]:
+    return list(Notification.objects.filter(kind=kind).order_by("created_at"))
+
+
+def test_the_owner_is_written_to_when_the_standing_changes_with_what_to_do(gpu: Gpu, ada: User, now: datetime) -> None:
+    weekly(gpu, now, **SLOW)
+    assert not mails("benchmark_delisted")  # still listed, measured again
+    weekly(gpu, now + MINUTE, **SLOW)
+    weekly(gpu, now + 2 * MINUTE, **SLOW)
+    (told,) = mails("benchmark_delisted")
+    assert told.user == ada
+    assert told.subject == "NVIDIA L40S 48 GB in machine-1 is not offered for now"
+    assert "FP16 is below the minimum." in told.body
+    assert "nvidia-smi" in told.body
+    assert not mails("benchmark_listed")
+    weekly(gpu, now + 3 * MINUTE)
+    (told,) = mails("benchmark_listed")
+    assert "offered again" in told.subject
+
+
+def test_a_new_cards_first_bad_run_alarms_nobody_its_second_does_once(machine: Machine, now: datetime) -> None:
+    baseline_made(machine, now=now, runs=1, **SLOW)
+    assert not mails("benchmark_delisted")
+    gpu = machine.gpus.select_related("machine").get()
+    for number in range(1, 4):
+        weekly(gpu, now + number * MINUTE, **SLOW)
+    assert len(mails("benchmark_delisted")) == 1
+
+
+def test_a_review_is_told_as_such(gpu: Gpu, now: datetime) -> None:
+    weekly(gpu, now, fp32_tflops=150.0)
+    weekly(gpu, now + MINUTE, fp32_tflops=150.0)
+    (told,) = mails("benchmark_delisted")
+    assert "A person looks at them" in told.body
 
 
 # -- Retests ----------------------------------------------------------------------------------------------------------
