@@ -13,7 +13,7 @@ from django.db import transaction
 
 from agent_protocol.messages import BenchmarkFailed
 from benchmarks.models import Run
-from benchmarks.services.requests import MEASURED_MACHINES, run_repeat
+from benchmarks.services.requests import MEASURED_MACHINES, run_repeat, runs_withdraw
 from benchmarks.states import RUN, RUN_ON_HOST
 from benchmarks.verification import matrix_size
 from core import jobs
@@ -186,7 +186,7 @@ def runs_expire(*, now: datetime) -> int:
     """End runs that fell silent (and ask again), and those of cards or machines that left. Returns how many ended."""
     silent = Run.objects.filter(status__in=RUN_ON_HOST, lease_until__lte=now)
     gone = Run.objects.filter(status__in=RUN_ON_HOST, gpu__status=Gpu.Status.RETIRED)
-    ended = 0
+    ended = runs_withdraw(now=now)
     for run_id in [*silent.values_list("pk", flat=True)[:BATCH], *gone.values_list("pk", flat=True)[:BATCH]]:
         with transaction.atomic():
             run = (

@@ -71,7 +71,7 @@ def runs_request_for_machine(machine_id: UUID) -> None:
     now = clock.now()
     machine = Machine.objects.get(pk=machine_id)
     with transaction.atomic():
-        _withdraw_of(machine, now=now)
+        runs_withdraw(now=now, machine=machine)
         if machine.status not in MEASURED_MACHINES:
             return
         gpus = list(Gpu.objects.filter(machine=machine, status=Gpu.Status.ACTIVE))
@@ -91,11 +91,16 @@ def _latest_judged(gpus: list[Gpu]) -> dict[UUID, Run]:
     return {run.gpu_id: run for run in rows}
 
 
-def _withdraw_of(machine: Machine, *, now: datetime) -> None:
-    """Requests for cards that left for good; runs on the host are ended by runs_expire."""
-    gone = Run.objects.filter(machine=machine, gpu__status=Gpu.Status.RETIRED, status=Run.Status.REQUESTED)
-    for run in lock_rows(gone):
-        _drop(run, reason="withdrawn", now=now)
+def runs_withdraw(*, now: datetime, machine: Machine | None = None) -> int:
+    """End requests for cards that left for good (of one machine, or of all); runs on hosts are ended by runs_expire."""
+    gone = Run.objects.filter(gpu__status=Gpu.Status.RETIRED, status=Run.Status.REQUESTED)
+    if machine is not None:
+        gone = gone.filter(machine=machine)
+    with transaction.atomic():
+        rows = lock_rows(gone)
+        for run in rows:
+            _drop(run, reason="withdrawn", now=now)
+    return len(rows)
 
 
 def _drop(run: Run, *, reason: str, now: datetime) -> None:

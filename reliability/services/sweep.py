@@ -10,6 +10,7 @@ from uuid import UUID
 import redis
 import structlog
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from reliability.models import MachineHealth
 from reliability.selectors import live
@@ -54,7 +55,7 @@ def offline_sweep(*, now: datetime) -> Swept:
     return Swept(looked=True, suspect=len(suspect), offline=len(offline))
 
 
-def _due(now: datetime):  # type: ignore[no-untyped-def]
+def _due(now: datetime) -> QuerySet[MachineHealth]:
     silent = MachineHealth.objects.filter(state="online", offline_due_at__lte=now + SUSPECT_LEAD)
     return (silent | MachineHealth.objects.filter(state="suspect", offline_due_at__lte=now)).order_by("offline_due_at")
 

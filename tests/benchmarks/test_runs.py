@@ -252,6 +252,12 @@ def test_a_retired_machine_keeps_no_run_and_no_claim(gpu: Gpu, now: datetime) ->
     assert not Run.objects.filter(status="requested").exists()
 
 
+def test_a_request_for_a_card_that_left_is_withdrawn_even_without_news(gpu: Gpu, now: datetime) -> None:
+    machine_retire(machine=gpu.machine, actor="tests", now=later(now, 2))
+    assert services.runs_expire(now=later(now, 3)) == 1
+    assert Run.objects.get().reason == "withdrawn"
+
+
 # -- Reporting --------------------------------------------------------------------------------------------------------
 
 
