@@ -81,8 +81,8 @@ def duration(seconds: int | None) -> str:
 
 @register.filter
 def known(value: object) -> object:
-    """The value, or a dash where it is unknown (None). 0 stays 0."""
-    return UNKNOWN if value is None else value
+    """The value, or a dash where it is unknown (None, or nothing to print). 0 stays 0."""
+    return UNKNOWN if value is None or value == "" else value
 
 
 @register.simple_tag

@@ -123,14 +123,6 @@ PROVIDERS = [
     Route("api/v1/provider/machines/<uuid:machine_id>", API_OWNER, owner="ada"),
 ]
 
-AGENTS = [
-    Route("agent/v1/sync", HOST, POST),
-    Route("agent/v1/events", HOST, POST),
-    Route("agent/v1/attempts/<uuid:attempt_id>/logs", HOST, POST),
-    # Not a secret: it answers with the doorbell's address, or that there is none.
-    Route("agent/v1/bell", Expected.of(f"{ANSWERED} 404", f"{ANSWERED} 404")),
-]
-
 MARKETPLACE = [
     Route("market/", PUBLIC),
     Route("market/<uuid:listing_id>/", PUBLIC),
@@ -189,4 +181,4 @@ ALLAUTH = [
     Route("account/2fa/recovery-codes/download/", Expected.of(LOG_IN, "answered 404")),
 ]
 
-RULES: list[Route] = [*GPUNEX, *ACCOUNTS, *BILLING, *PROVIDERS, *AGENTS, *FLEET, *MARKETPLACE, *ALLAUTH]
+RULES: list[Route] = [*GPUNEX, *ACCOUNTS, *BILLING, *PROVIDERS, *FLEET, *MARKETPLACE, *ALLAUTH]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from accounts.models import User
 from accounts.services import notification_send
 from billing.services import deposit_intent_open
 from core import clock
+from marketplace.models import Job
+from marketplace.services import jobs_place
 from tests.factories.billing import funded
 from tests.factories.cast import person
-from tests.factories.marketplace import listing_new, provider_new
+from tests.factories.marketplace import agents_of, job_new, listing_new, live_attempt, provider_new
 from tests.factories.reliability import week_of
 
 PUBLIC = [
     "/",
+    "/market/",
     "/roles/",
     "/account/login/",
     "/account/signup/",
@@ -33,6 +37,9 @@ SIGNED_IN = [
     "/billing/",
 ]
 PROVIDER = [
+    "/provider/",
+    "/provider/pricing/",
+    "/provider/earnings/",
     "/provider/application/",
     "/provider/benchmarks/",
     "/provider/performance/",
@@ -55,22 +62,41 @@ class Scene:
 
 
 def build() -> Scene:
-    people = {
-        "ravi": person("Ravi"),
-        "carl": person("Carl"),
-        "ada": person("Ada"),
-        "olga": person("Olga", is_staff=True, permissions=True),
-    }
-    week_of(people["ada"])
+    now = clock.now()
+    people = {name.lower(): person(name) for name in ("Ravi", "Carl", "Ada")}
+    people["olga"] = person("Olga", is_staff=True, permissions=True)
     for name, country, model, rate in LISTINGS:
         listing_new(provider_new(name, country=country), gpus=2, model=model, rate_micro=rate)
-    notification_send(kind="welcome", user=people["ravi"], context={}, url="/roles/", now=clock.now())
+    listing = listing_new(week_of(people["ada"]), gpus=2, rate_micro=390_000)
     customer = funded(people["ravi"], 25_000_000)
-    intent = deposit_intent_open(party=customer, amount_micro=10_000_000, now=clock.now())
+    intent = deposit_intent_open(party=customer, amount_micro=10_000_000, now=now)
+    running, ended, waiting = _jobs(people["ravi"])
+    notification_send(kind="welcome", user=people["ravi"], context={}, url="/roles/", now=now)
     paths = {
-        "nobody": PUBLIC,
-        "ravi": [*SIGNED_IN, f"/billing/deposits/{intent.pk}/"],
-        "carl": ["/billing/", "/inbox/"],
-        "ada": PROVIDER,
+        "nobody": [*PUBLIC, f"/market/{listing.pk}/"],
+        "ravi": [
+            *(*SIGNED_IN, f"/billing/deposits/{intent.pk}/", f"/market/{listing.pk}/"),
+            *("/jobs/", f"/jobs/new/?listing={listing.pk}", *(f"/jobs/{job.pk}/" for job in (running, ended, waiting))),
+        ],
+        "carl": ["/billing/", "/inbox/", "/jobs/", "/jobs/new/", "/provider/"],
+        "ada": [*PROVIDER, f"/provider/machines/{listing.machine_id}/"],
+        "petra": PROVIDER,
     }
+    people["petra"] = User.objects.get(email="petra@example.com")
     return Scene(people, paths)
+
+
+def _jobs(customer: User) -> list[Job]:
+    """One job that runs, one that has ended, one that waits because nobody is that cheap."""
+    start = clock.now()
+    jobs = [job_new(customer, name=name) for name in ("train-encoder", "render-scene")]
+    jobs_place(now=start)
+    for job, agent in agents_of(jobs).items():
+        attempt = live_attempt(Job.objects.get(pk=job))
+        for state in ("pulling", "starting", "running"):
+            agent.observe(attempt, state, at=start, elapsed=0 if state == "running" else None)
+    running, ended = jobs
+    attempt = live_attempt(ended)
+    agents_of([ended])[ended.pk].end(attempt, at=start + timedelta(minutes=7), elapsed=420)
+    waiting = job_new(customer, name="too-cheap", max_rate_micro=10_000)
+    return [running, ended, waiting]

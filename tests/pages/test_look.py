@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def test_every_page_is_clean(scene: scenes.Scene, windows: Windows, look: str) -
             elif status != 200:
                 wrong.append(f"{who} {path}: {status}")
             if SHOTS:
-                name = f"{who}{path.replace('/', '_')}{look}.png"
+                name = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "id", f"{who}{path}{look}.png".replace("/", "_"))
                 visit.page.screenshot(path=Path(SHOTS) / name, full_page=True)
             wrong += [f"{who} {path}: {fault}" for fault in faults(visit)]
     assert not wrong, "\n".join(wrong)
