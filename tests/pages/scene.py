@@ -65,9 +65,12 @@ def build() -> Scene:
     now = clock.now()
     people = {name.lower(): person(name) for name in ("Ravi", "Carl", "Ada")}
     people["olga"] = person("Olga", is_staff=True, permissions=True)
-    for name, country, model, rate in LISTINGS:
-        listing_new(provider_new(name, country=country), gpus=2, model=model, rate_micro=rate)
-    listing = listing_new(week_of(people["ada"]), gpus=2, rate_micro=390_000)
+    week_of(people["ada"])
+    listing, *_others = [
+        listing_new(provider_new(name, country=country), gpus=4, model=model, rate_micro=rate)
+        for name, country, model, rate in LISTINGS
+    ]
+    people["petra"] = User.objects.get(email="petra@example.com")
     customer = funded(people["ravi"], 25_000_000)
     intent = deposit_intent_open(party=customer, amount_micro=10_000_000, now=now)
     running, ended, waiting = _jobs(people["ravi"])
@@ -79,10 +82,9 @@ def build() -> Scene:
             *("/jobs/", f"/jobs/new/?listing={listing.pk}", *(f"/jobs/{job.pk}/" for job in (running, ended, waiting))),
         ],
         "carl": ["/billing/", "/inbox/", "/jobs/", "/jobs/new/", "/provider/"],
-        "ada": [*PROVIDER, f"/provider/machines/{listing.machine_id}/"],
-        "petra": PROVIDER,
+        "ada": PROVIDER,
+        "petra": [*PROVIDER, f"/provider/machines/{listing.machine_id}/"],
     }
-    people["petra"] = User.objects.get(email="petra@example.com")
     return Scene(people, paths)
 
 
