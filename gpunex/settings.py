@@ -251,6 +251,7 @@ WHITENOISE_USE_FINDERS = DEMO or DEBUG
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
 LOCALE_PATHS = [BASE_DIR / "locale"]
+FORMAT_MODULE_PATH = "gpunex.formats"
 USE_I18N = True
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -10,7 +10,6 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
 
 from core import clock
 from core.badges import badge
@@ -42,7 +41,7 @@ def instant(at: datetime | None, style: str = "both") -> str:
     if at is None:
         return UNKNOWN
     here = timezone.localtime(at)
-    day = formats.date_format(here, pgettext("date format", "j M Y"))
+    day = formats.date_format(here, "DATE_FORMAT")
     texts = {"both": f"{day}, {here:%H:%M}", "date": day, "time": f"{here:%H:%M}", "seconds": f"{day}, {here:%H:%M:%S}"}
     return _time_element(at, texts[style], _utc(at))
 
