@@ -1,0 +1,251 @@
+"""Jobs and listings in the operator's admin: to look at, with a few actions that call services. Forms change nothing.
+
+What a job runs (command, environment, output) is the customer's and is not shown here; secrets never are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from unfold.admin import ModelAdmin, TabularInline
+
+from core import clock
+from core.money import format_usdc
+from marketplace import services
+from marketplace.models import (
+    Attempt,
+    AttemptEvidence,
+    Charge,
+    Job,
+    Listing,
+    MarketPrice,
+    Rate,
+    Rental,
+    RentalGpu,
+)
+
+
+class _ReadOnly:
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        """Who may run the actions below: staff with the permission to change jobs or listings."""
+        name = self.model._meta.model_name  # type: ignore[attr-defined]
+        return request.user.has_perm(f"marketplace.change_{name}")
+
+
+class ReadOnlyAdmin(_ReadOnly, ModelAdmin):
+    list_per_page = 50
+    show_full_result_count = False
+
+
+class ReadOnlyInline(_ReadOnly, TabularInline):
+    extra = 0
+    can_delete = False
+
+
+class AttemptInline(ReadOnlyInline):
+    model = Attempt
+    fields = ("number", "status", "machine", "provider", "reason", "exit_code", "started_at", "ended_at", "lease_until")
+
+
+@admin.register(Job)
+class JobAdmin(ReadOnlyAdmin):
+    list_display = ("id", "customer", "status", "reason", "waiting", "gpu_count", "gpu_model", "queued_at", "ended_at")
+    list_filter = ("status", "reason", "waiting")
+    list_select_related = ("customer", "gpu_model")
+    search_fields = ("id", "customer__handle")
+    fields = (
+        "id",
+        "customer",
+        "status",
+        "reason",
+        "waiting",
+        "image",
+        "gpu_count",
+        "gpu_model",
+        "listing",
+        "max_rate_micro",
+        "disk_gb",
+        "time_limit_s",
+        "disconnect_grace_s",
+        "max_attempts",
+        "queued_at",
+        "cancel_requested_at",
+        "ended_at",
+    )
+    inlines = (AttemptInline,)
+    actions = ("stop", "stop_all_of_the_customer")
+
+    @admin.action(description=_("Stop these jobs"), permissions=["operate"])
+    def stop(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
+        for job in queryset:
+            services.job_cancel(job=job, actor=request.user, now=clock.now(), reason="platform_stop")
+        messages.success(request, _("Ordered to stop: %(count)d jobs.") % {"count": len(queryset)})
+
+    @admin.action(description=_("Stop every job of these customers"), permissions=["operate"])
+    def stop_all_of_the_customer(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
+        customers = set(queryset.values_list("customer_id", flat=True))
+        count = sum(
+            services.jobs_stop(customer_id=customer, actor=request.user, now=clock.now()) for customer in customers
+        )
+        messages.success(request, _("Ordered to stop: %(count)d jobs.") % {"count": count})
+
+
+class EvidenceInline(ReadOnlyInline):
+    model = AttemptEvidence
+    fields = ("code", "machine", "boot_id", "report", "received_at")
+
+
+@admin.register(Attempt)
+class AttemptAdmin(ReadOnlyAdmin):
+    list_display = ("id", "job", "number", "status", "machine", "reason", "kept_gpus", "lease_until", "confirmed_at")
+    list_filter = ("status", "reason", "kept_gpus")
+    list_select_related = ("job", "machine")
+    search_fields = ("id", "job__id", "machine__id")
+    fields = (
+        "id",
+        "job",
+        "number",
+        "machine",
+        "provider",
+        "status",
+        "reason",
+        "message_code",
+        "exit_code",
+        "boot_id",
+        "lease_until",
+        "taken_up_at",
+        "started_at",
+        "confirmed_at",
+        "confirmed_elapsed_s",
+        "stop_requested_at",
+        "stop_reason",
+        "ended_at",
+        "kept_gpus",
+        "log_bytes",
+    )
+    inlines = (EvidenceInline,)
+
+
+@admin.register(Listing)
+class ListingAdmin(ReadOnlyAdmin):
+    list_display = ("machine", "gpu_model", "provider", "rate", "gpus_free", "gpus_total", "visible", "hidden_reason")
+    list_filter = ("visible", "hidden_reason", "tier", "region", "gpu_model")
+    list_select_related = ("machine", "gpu_model", "provider")
+    search_fields = ("id", "machine__id", "machine__name", "provider__party__handle")
+    fields = (
+        "machine",
+        "gpu_model",
+        "provider",
+        "rate_micro",
+        "gpus_total",
+        "gpus_free",
+        "visible",
+        "hidden_reason",
+        "hidden_detail",
+        "reliability",
+        "evidence_hours",
+        "health_percent",
+        "performance_index",
+        "country",
+        "region",
+        "tier",
+        "open_until",
+        "rank",
+        "updated_at",
+    )
+    actions = ("refresh",)
+
+    @admin.display(description="USDC", ordering="rate_micro")
+    def rate(self, row: Listing) -> str:
+        return "–" if row.rate_micro is None else format_usdc(row.rate_micro)
+
+    @admin.action(description=_("Compute these listings anew"), permissions=["operate"])
+    def refresh(self, request: HttpRequest, queryset: QuerySet[Listing]) -> None:
+        machines = set(queryset.values_list("machine_id", flat=True))
+        for machine_id in machines:
+            services.listings_refresh(machine_id=machine_id, now=clock.now())
+        messages.success(request, _("Computed anew: %(count)d machines.") % {"count": len(machines)})
+
+
+class ChargeInline(ReadOnlyInline):
+    model = Charge
+    fields = ("source", "from_seconds", "to_seconds", "amount_micro", "posted_at")
+
+
+class RentalGpuInline(ReadOnlyInline):
+    model = RentalGpu
+    fields = ("gpu",)
+
+
+@admin.register(Rental)
+class RentalAdmin(ReadOnlyAdmin):
+    list_display = (
+        "id",
+        "customer",
+        "provider",
+        "gpu_model",
+        "gpus",
+        "rate",
+        "billed_seconds",
+        "charged",
+        "settled_at",
+    )
+    list_filter = ("gpu_model",)
+    list_select_related = ("customer", "provider", "gpu_model")
+    search_fields = ("id", "customer__handle", "provider__party__handle")
+    fields = (
+        "id",
+        "attempt",
+        "customer",
+        "provider",
+        "gpu_model",
+        "gpus",
+        "rate_micro",
+        "fee_bps",
+        "covered_micro",
+        "started_at",
+        "ended_at",
+        "billed_seconds",
+        "charged_micro",
+        "credited_micro",
+        "settled_at",
+    )
+    inlines = (RentalGpuInline, ChargeInline)
+
+    @admin.display(description="USDC / GPU-h", ordering="rate_micro")
+    def rate(self, row: Rental) -> str:
+        return format_usdc(row.rate_micro)
+
+    @admin.display(description="USDC", ordering="charged_micro")
+    def charged(self, row: Rental) -> str:
+        return format_usdc(row.charged_micro)
+
+
+@admin.register(Rate)
+class RateAdmin(ReadOnlyAdmin):
+    list_display = ("provider", "gpu_model", "machine", "rate_micro", "set_at", "set_by")
+    list_filter = ("gpu_model",)
+    list_select_related = ("provider", "gpu_model", "machine", "set_by")
+    search_fields = ("provider__party__handle",)
+    fields = ("provider", "gpu_model", "machine", "rate_micro", "set_at", "set_by")
+
+
+@admin.register(MarketPrice)
+class MarketPriceAdmin(ReadOnlyAdmin):
+    list_display = ("gpu_model", "region", "p25_micro", "median_micro", "p75_micro", "providers", "computed_at")
+    list_filter = ("region", "gpu_model")
+    list_select_related = ("gpu_model",)
+    fields = ("gpu_model", "region", "p25_micro", "median_micro", "p75_micro", "providers", "computed_at")

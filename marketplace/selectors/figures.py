@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 from uuid import UUID
 
 from django.core.cache import cache
@@ -41,8 +42,7 @@ class MarketFigures:
 
 def market_figures() -> MarketFigures:
     """The market at most FIGURES_SECONDS ago; all zero and no price while nothing is listed."""
-    found: MarketFigures = cache.get_or_set("marketplace:figures", _figures, FIGURES_SECONDS)
-    return found
+    return cast(MarketFigures, cache.get_or_set("marketplace:figures", _figures, FIGURES_SECONDS))
 
 
 def _figures() -> MarketFigures:

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from django.db import transaction
 
-from core import jobs
 from marketplace.models import Attempt, Job
 from marketplace.states import ATTEMPT, JOB, OFFER_SECONDS, STOP_SECONDS
 from providers.models import PlanItem
@@ -17,29 +16,24 @@ ATTEMPT_KIND = "attempt"
 """The kind of our plan items."""
 
 
-def job_cancel(*, job: Job, actor: object, now: datetime) -> Job:
+def job_cancel(*, job: Job, actor: object, now: datetime, reason: str = "cancelled") -> Job:
     """Cancel in whatever state it is; twice is once, and an ended job stays as it ended.
 
     A queued job is cancelled at once. An active one stops being charged now and is cancelled when its machine confirms.
+    ``reason``: ``cancelled`` (the customer) or ``platform_stop`` (staff).
     """
     with transaction.atomic():
         job = Job.objects.select_for_update().get(pk=job.pk)
         if job.ended or job.cancel_requested_at is not None:
             return job
         if job.status == Job.Status.QUEUED:
-            changes = {
-                "ended_at": now,
-                "cancel_requested_at": now,
-                "reason": "cancelled",
-                "secrets": None,
-                "waiting": "",
-            }
-            JOB.move(job, to="cancelled", actor=actor, reason="cancelled", at=now, changes=changes)
+            changes = {"ended_at": now, "cancel_requested_at": now, "reason": reason, "secrets": None, "waiting": ""}
+            JOB.move(job, to="cancelled", actor=actor, reason=reason, at=now, changes=changes)
             return job
         Job.objects.filter(pk=job.pk).update(cancel_requested_at=now)
         job.cancel_requested_at = now
         attempt = Attempt.objects.select_for_update().exclude(status="ended").get(job=job)
-        attempt_stop(attempt=attempt, reason="cancelled", actor=actor, now=now)
+        attempt_stop(attempt=attempt, reason=reason, actor=actor, now=now)
     return job
 
 
@@ -78,13 +72,9 @@ def attempt_stop_by_id(*, attempt_id: UUID, reason: str, actor: object, now: dat
     return True
 
 
-def jobs_stop(*, customer_id: UUID, reason: str, actor: object, now: datetime) -> int:
-    """Stop every job of a customer (suspension, abuse): queued ones are cancelled, running ones ordered to stop."""
-    live = Job.objects.filter(customer_id=customer_id, status__in=["queued", "active"]).order_by("pk")
-    count = 0
+def jobs_stop(*, customer_id: UUID, actor: object, now: datetime) -> int:
+    """The platform stops every job of a customer (suspension, abuse); returns how many. They read ``platform_stop``."""
+    live = list(Job.objects.filter(customer_id=customer_id, status__in=["queued", "active"]).order_by("pk"))
     for job in live:
-        job_cancel(job=job, actor=actor, now=now)
-        count += 1
-    if count:
-        jobs.enqueue("marketplace.jobs_place")
-    return count
+        job_cancel(job=job, actor=actor, now=now, reason="platform_stop")
+    return len(live)

@@ -102,10 +102,14 @@ def test_with_the_machine_cut_off_the_gpu_counts_as_free_only_after_the_grace(ra
     assert (told.job.status, told.listing.gpus_free, told.attempt.kept_gpus) == ("cancelled", 1, False)
 
 
-def test_everything_of_one_customer_can_be_stopped(ravi: User, at: At) -> None:
-    told = story(ravi, now=at(0))
+def test_staff_can_stop_everything_of_one_customer(ravi: User, at: At) -> None:
+    told = story(ravi, now=at(0), max_attempts=3)
+    told.agent.observe(told.attempt, "running", at=at(1), elapsed=0)
     queued = job_new(ravi, now=at(1))
-    assert jobs_stop(customer_id=party_of(ravi).pk, reason="abuse", actor="user:olga", now=at(2)) == 2
+    assert jobs_stop(customer_id=party_of(ravi).pk, actor="user:olga", now=at(2)) == 2
     queued.refresh_from_db()
-    assert queued.status == "cancelled"
-    assert told.reload().attempt.status == "stopping"
+    assert (queued.status, queued.reason) == ("cancelled", "platform_stop")
+    assert told.reload().attempt.stop_reason == "platform_stop"
+    told.agent.end(told.attempt, at=at(5), reason="platform_stop", exit_code=143, elapsed=4)
+    told.reload()
+    assert (told.job.status, told.job.reason) == ("cancelled", "platform_stop")
