@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin, TabularInline
+from unfold.widgets import UnfoldAdminSingleDateWidget
 
 from accounts.models import User
 from billing import services
@@ -28,6 +33,7 @@ from billing.models import (
 )
 from core import clock
 from core.errors import DomainError
+from core.forms import add_domain_error
 from core.money import format_usdc
 
 
@@ -125,8 +131,19 @@ class PayoutInline(ReadOnlyInline):
     show_change_link = True
 
 
+class PlanForm(forms.Form):
+    as_of = forms.DateField(
+        label=_("As of"),
+        help_text=_("Every run due on this day is planned, once."),
+        widget=UnfoldAdminSingleDateWidget(),
+    )
+
+
 @admin.register(PayoutRun)
 class PayoutRunAdmin(ReadOnlyAdmin):
+    """Runs plan themselves on their day; staff may do it by hand when that was missed. Releasing is another matter."""
+
+    list_before_template = "billing/admin/runs.html"
     list_display = ("kind", "period_start", "period_end", "status", "pause_reason", "planned_at")
     list_filter = ("kind", "status")
     ordering = ("-period_start",)
@@ -141,6 +158,26 @@ class PayoutRunAdmin(ReadOnlyAdmin):
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("billing.add_payoutapproval")
+
+    def get_urls(self) -> list[Any]:
+        route = path("plan/", self.admin_site.admin_view(self.plan), name="billing_payoutrun_plan")
+        return [route, *super().get_urls()]
+
+    def plan(self, request: HttpRequest) -> HttpResponse:
+        if not request.user.has_perm("billing.add_payoutrun"):
+            raise PermissionDenied
+        now = clock.now()
+        form = PlanForm(request.POST or None, initial={"as_of": now.date()})
+        if request.method == "POST" and form.is_valid():
+            try:
+                runs = services.payouts_run(as_of=form.cleaned_data["as_of"], now=now)
+            except DomainError as error:
+                add_domain_error(form, error)
+            else:
+                messages.success(request, _("Planned: %(runs)s.") % {"runs": ", ".join(str(run) for run in runs)})
+                return redirect("admin:billing_payoutrun_changelist")
+        context = {**self.admin_site.each_context(request), "title": _("Plan payout runs"), "form": form}
+        return render(request, "billing/admin/plan.html", context)
 
 
 class AttemptInline(ReadOnlyInline):
