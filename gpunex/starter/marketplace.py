@@ -66,8 +66,9 @@ class Marketplace:
             "BELL_URL": self.bell_url,
             "PYTHONUNBUFFERED": "1",
         }
-        # No process of the marketplace but the migration knows the owner's password.
-        inherited = {name: value for name, value in os.environ.items() if name != "DATABASE_OWNER_URL"}
+        # Only the migration knows the owner's password, and only the worker where the hot wallet's key lies.
+        kept_back = ("DATABASE_OWNER_URL", "SOLANA_HOT_WALLET_KEY_FILE")
+        inherited = {name: value for name, value in os.environ.items() if name not in kept_back}
         return inherited | self.services.environment | ours
 
     def _prepare(self) -> None:
@@ -89,15 +90,15 @@ class Marketplace:
             raise StartError(f"The database could not be prepared; the end of {log}:\n{_tail(log)}")
         self.say("Database: migrated" + (", demo data in place" if self.demo else ""))
 
-    def _child(self, name: str, *command: str, process: str = "worker", once: bool = False) -> None:
-        environment = self.environment | {"PROCESS": process}
+    def _child(self, name: str, *command: str, process: str = "worker", once: bool = False, **more: str) -> None:
+        environment = self.environment | {"PROCESS": process} | more
         self.supervisor.start(Child(name, command, environment, ROOT, once=once))
 
-    def _host(self, name: str, *command: str) -> None:
-        """An agent: somebody else's program, it gets no secret of the platform."""
+    def _host(self, name: str, *command: str, once: bool = False) -> None:
+        """An agent or a customer's wallet: somebody else's program, it gets no secret of the platform."""
         secret = ("DATABASE", "REDIS", "SECRET", "SOLANA")
         kept = {key: value for key, value in self.environment.items() if not any(word in key for word in secret)}
-        self.supervisor.start(Child(name, command, kept, ROOT))
+        self.supervisor.start(Child(name, command, kept, ROOT, once=once))
 
     def _program(self, name: str) -> str:
         return str(Path(sys.executable).with_name(name))
@@ -117,7 +118,7 @@ class Marketplace:
         celery = [self._program("celery"), "--app", "gpunex.celery"]
         queues = "default,money,bench,sweep"
         options = ["--queues", queues, "--concurrency", "2", "--without-gossip", "--without-mingle", "-Ofair"]
-        self._child("worker", *celery, "worker", *options)
+        self._child("worker", *celery, "worker", *options, **self.services.signing)
         schedule = str(self.folder.sub("celery") / "beat-schedule")
         self._child("beat", *celery, "beat", "--schedule", schedule, "--pidfile=")
 
@@ -146,6 +147,7 @@ class Marketplace:
         others = [sys.executable, str(ROOT / "bin" / "demo-hosts"), "--url", self.url, str(hosts / "others")]
         self._host("hosts-others", *others)
         self._child("demo-follow", sys.executable, "manage.py", "demo", "--follow", once=True)
+        self._host("demo-deposit", sys.executable, "-m", "tour.deposit", "--data", str(self.folder.path), once=True)
 
     def watch(self) -> None:
         self.services.watch(self.say)

@@ -23,6 +23,8 @@ class Services:
     def __init__(self, folder: DataFolder, *, demo: bool) -> None:
         self.folder, self.demo = folder, demo
         self.environment: dict[str, str] = {}
+        self.signing: dict[str, str] = {}
+        """What the worker needs besides, to sign payouts; nobody else gets it."""
         self.owner_url = ""
         self.postgres: Postgres | None = None
         self.valkey: Valkey | None = None
@@ -78,6 +80,8 @@ class Services:
         if self.localnet:
             self.localnet.wait_until(lambda: localnet_facts(url) is not None)
         elif not self.demo:
+            key_file = os.environ.get("SOLANA_HOT_WALLET_KEY_FILE")
+            self.signing = {"SOLANA_HOT_WALLET_KEY_FILE": key_file} if key_file else {}
             say("Solana: SOLANA_RPC_URL")
             return
         facts = localnet_facts(url)
@@ -90,8 +94,8 @@ class Services:
             "SOLANA_USDC_MINT": facts["mint"],
             "SOLANA_VAULT_OWNER": facts["vault_owner"],
             "SOLANA_HOT_WALLET": facts["hot_wallet"],
-            "SOLANA_HOT_WALLET_KEY_FILE": facts["hot_wallet_key"],
         }
+        self.signing = {"SOLANA_HOT_WALLET_KEY_FILE": facts["hot_wallet_key"]}
         say(f"Solana localnet: {url}")
 
     def watch(self, say: Callable[[str], None]) -> None:

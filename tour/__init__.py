@@ -1,0 +1,1 @@
+"""``bin/tour``: walks a running marketplace from sign-up to payout, through public doors only, and says what it saw."""
