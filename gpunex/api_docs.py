@@ -12,6 +12,8 @@ from drf_spectacular.generators import SchemaGenerator
 
 METHODS = ("get", "post", "put", "patch", "delete")
 
+NOTHING: dict[str, Any] = {}
+
 
 @dataclass(frozen=True)
 class Field:
@@ -56,7 +58,7 @@ def _group(path: str) -> str:
 
 def _operation(schema: dict[str, Any], path: str, method: str, given: dict[str, Any]) -> Operation:
     content = given.get("requestBody", {}).get("content", {})
-    body = next(iter(content.values()), {}).get("schema", {})
+    body = next(iter(content.values()), NOTHING).get("schema", {})
     return Operation(
         method=method.upper(),
         path=path,
@@ -72,7 +74,7 @@ def _operation(schema: dict[str, Any], path: str, method: str, given: dict[str, 
         ],
         body=_fields(schema, body),
         answers=[
-            (status, _kind(schema, next(iter(answer.get("content", {}).values()), {}).get("schema", {})))
+            (status, _kind(schema, next(iter(answer.get("content", {}).values()), NOTHING).get("schema", {})))
             for status, answer in given.get("responses", {}).items()
         ],
     )

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import httpx
@@ -90,8 +90,15 @@ class Marketplace:
             raise StartError(f"The database could not be prepared; the end of {log}:\n{_tail(log)}")
         self.say("Database: migrated" + (", demo data in place" if self.demo else ""))
 
-    def _child(self, name: str, *command: str, process: str = "worker", once: bool = False, **more: str) -> None:
-        environment = self.environment | {"PROCESS": process} | more
+    def _child(
+        self,
+        name: str,
+        *command: str,
+        process: str = "worker",
+        once: bool = False,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        environment = self.environment | {"PROCESS": process} | dict(more or {})
         self.supervisor.start(Child(name, command, environment, ROOT, once=once))
 
     def _host(self, name: str, *command: str, once: bool = False) -> None:
@@ -118,7 +125,7 @@ class Marketplace:
         celery = [self._program("celery"), "--app", "gpunex.celery"]
         queues = "default,money,bench,sweep"
         options = ["--queues", queues, "--concurrency", "2", "--without-gossip", "--without-mingle", "-Ofair"]
-        self._child("worker", *celery, "worker", *options, **self.services.signing)
+        self._child("worker", *celery, "worker", *options, more=self.services.signing)
         schedule = str(self.folder.sub("celery") / "beat-schedule")
         self._child("beat", *celery, "beat", "--schedule", schedule, "--pidfile=")
 
