@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from django.utils.translation import gettext_lazy as _
@@ -51,9 +52,9 @@ INSTALLED_APPS = [
     "django_filters",
     "django_htmx",
     "django_bootstrap5",
-    "django_linear_migrations",
-    "django_migration_linter",
     "django_prometheus",
+    # Tools for developers, not among the production requirements.
+    *(app for app in ("django_linear_migrations", "django_migration_linter") if find_spec(app)),
 ]
 
 MIDDLEWARE = [
