@@ -136,6 +136,12 @@ class JobForm(forms.Form):
     )
 
     CRITERIA = ("gpu_model", "region", "country", "min_reliability")
+    GROUPS = (
+        (_("What runs"), ("name", "image", "command", "environment", "secrets")),
+        (_("Where"), ("gpu_model", "gpu_count", "max_rate", "region", "country", "min_reliability")),
+        (_("Limits"), ("time_limit_s", "disk_gb", "max_attempts", "disconnect_grace_s")),
+    )
+    WIDE = ("command", "environment", "secrets")
 
     def __init__(self, *arguments: Any, listing: Listing | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -146,6 +152,14 @@ class JobForm(forms.Form):
             self.fields["max_rate"].help_text = _(
                 "The price you see now. Should it rise before the start, nothing is started."
             )
+
+    @property
+    def groups(self) -> list[tuple[Any, list[tuple[forms.BoundField, bool]]]]:
+        """The fields as the page lays them out: (title, [(field, whether it takes the whole width)])."""
+        return [
+            (title, [(self[name], name in self.WIDE) for name in names if name in self.fields])
+            for title, names in self.GROUPS
+        ]
 
     def clean_command(self) -> tuple[str, ...]:
         try:

@@ -31,7 +31,7 @@ from core import clock
 from core.errors import DomainError
 from core.forms import add_domain_error
 from marketplace.forms import DateRangeForm, SignatureForm, WalletForm
-from marketplace.views.provider import provider_or_404
+from marketplace.views.provider import fee_percent, provider_or_404
 from providers.models import Gpu, Provider
 
 
@@ -61,7 +61,7 @@ def _page(
         "earnings": found,
         "gpu_rows": _gpu_rows(provider, found),
         "days": earnings_by_day(party, since, until),
-        "fee_percent": fee_bps_at(now) / 100,
+        "fee_percent": fee_percent(fee_bps_at(now)),
         "pending_micro": pending_of(party),
         "payable_micro": payable_of(party),
         "in_flight_micro": in_flight_of(party),

@@ -50,8 +50,11 @@ def market(request: HttpRequest) -> HttpResponse:
     relax = {}
     if not page.listings and not errors:
         relax = {name: f"?{urlencode(each.query())}" for name, each in filters_to_relax(filters).items()}
+    # On a short page a featured row would stand twice within sight; it keeps its place on every other page.
+    on_top = {each.pk for each in page.featured}
     context = {
         "filters": filters,
+        "rows": [each for each in page.listings if each.pk not in on_top],
         "given": given,
         "errors": errors,
         "page": page,

@@ -22,7 +22,7 @@ from marketplace import services, visibility
 from marketplace.forms import RateForm
 from marketplace.models import Listing
 from marketplace.selectors import listings_of_provider, price_suggestion, rank_reason, rate_current, rate_history
-from marketplace.views.provider import provider_or_404
+from marketplace.views.provider import fee_percent, provider_or_404
 from providers.models import GpuModel, Machine, Provider
 from providers.places import REGIONS
 from providers.schedules import windows_json
@@ -60,7 +60,7 @@ def pricing(request: PersonRequest) -> HttpResponse:
     listings = listings_of_provider(provider)
     context = {
         "provider": provider,
-        "fee_percent": fee_bps_at(now) / 100,
+        "fee_percent": fee_percent(fee_bps_at(now)),
         "models": [_model_row(provider, model, rows, refused) for model, rows in _by_model(listings)],
         "schedules": _schedules(provider),
     }

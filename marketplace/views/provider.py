@@ -10,6 +10,12 @@ from providers.models import Provider
 from providers.selectors import provider_of
 
 
+def fee_percent(fee_bps: int) -> str:
+    """Basis points as people read them: 1000 is ``10``, 250 is ``2.5``."""
+    whole, rest = divmod(fee_bps, 100)
+    return f"{whole}.{rest:02}".rstrip("0") if rest else str(whole)
+
+
 def provider_or_404(request: PersonRequest) -> Provider:
     """The viewer's provider profile. Who has none sees what one sees where nothing is."""
     provider = provider_of(party_of(request.user))

@@ -46,6 +46,13 @@ class TestMarket:
         assert listing.machine.name not in detail
         assert "Legal" not in detail
 
+    def test_a_featured_row_is_labelled_and_stands_once_on_the_first_page(self, client: Client) -> None:
+        listing_new(provider_new(tier="enterprise"))
+        listing_new(provider_new())
+        page = client.get("/market/").content.decode()
+        assert page.count("Enterprise, featured") == 1
+        assert page.count("?listing=") == 2
+
     def test_a_hidden_listing_is_not_there(self, client: Client) -> None:
         listing = listing_new()
         Listing.objects.filter(pk=listing.pk).update(visible=False, hidden_reason="draining")
