@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.http import HttpRequest
-from django.urls import Resolver404, resolve
 from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 
@@ -48,20 +47,11 @@ ACCOUNT_SECTION = (
 )
 
 
-def _exists(path: str) -> bool:
-    try:
-        resolve(path)
-    except Resolver404:
-        return False
-    return True
-
-
 def _entries(entries: Entries, here: str) -> list[Entry]:
-    """The entries that exist in this installation; the one with the longest path above ``here`` is active."""
-    known = [entry for entry in entries if _exists(entry.path)]
-    above = [entry.path for entry in known if here.startswith(entry.path)]
+    """The entries; the one with the longest path above ``here`` is active."""
+    above = [entry.path for entry in entries if here.startswith(entry.path)]
     deepest = max(above, key=len, default=None)
-    return [Entry(entry.label, entry.path, entry.path == deepest) for entry in known]
+    return [Entry(entry.label, entry.path, entry.path == deepest) for entry in entries]
 
 
 def _main_entries(request: HttpRequest) -> list[Entry]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from django.contrib import admin
 from django.urls import include, path
 
 from gpunex import health, home, provider
 from gpunex.api_urls import urlpatterns as api_urlpatterns
-
-APPS = ("accounts", "billing", "providers", "benchmarks", "reliability", "marketplace")
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -18,7 +14,12 @@ urlpatterns = [
     path("readyz", health.readyz, name="readyz"),
     path("provider/", provider.overview, name="provider_overview"),
     path("admin/", admin.site.urls),
-    *(pattern for app in APPS for pattern in getattr(import_module(f"{app}.urls"), "urlpatterns", [])),
+    path("", include("accounts.urls")),
+    path("", include("billing.urls")),
+    path("", include("providers.urls")),
+    path("", include("benchmarks.urls")),
+    path("", include("reliability.urls")),
+    path("", include("marketplace.urls")),
     path("account/", include("allauth.urls")),
     *api_urlpatterns,
 ]

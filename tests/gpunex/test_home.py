@@ -5,8 +5,10 @@ from collections.abc import Callable
 import pytest
 from django.core.cache import cache
 from django.test import Client
+from django.urls import resolve
 
 from accounts.models import User
+from gpunex import context
 from marketplace.selectors.figures import market_figures
 from tests.factories.marketplace import listing_new, provider_new
 
@@ -37,6 +39,13 @@ def test_a_hidden_listing_does_not_count() -> None:
     listing = listing_new(provider_new())
     type(listing).objects.filter(pk=listing.pk).update(visible=False, hidden_reason="offline")
     assert market_figures().gpus_online == 0
+
+
+def test_every_entry_of_the_navigation_leads_somewhere() -> None:
+    sections = (context.MAIN, context.CUSTOMER, context.PROVIDER, context.FUTURE_PROVIDER, context.STAFF)
+    for entries in (*sections, context.PROVIDER_SECTION, context.ACCOUNT_SECTION):
+        for entry in entries:
+            resolve(entry.path)
 
 
 def test_the_navigation_knows_who_looks(ravi: User, olga: User, signed_in: Callable[[User], Client]) -> None:
