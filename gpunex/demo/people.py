@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 from allauth.account.models import EmailAddress
@@ -23,6 +24,9 @@ CAST: dict[str, tuple[str, str]] = {
     "olga": ("Olga Petrova", "operator: /admin/"),
     "eve": ("Eve", "a new user"),
 }
+OPERATOR = {"operator": ("Operator", "operator: /admin/")}
+"""Who a plain installation starts with."""
+STAFF = ("olga", "operator")
 
 
 def person(email: str, *, name: str, handle: str, password: str | None, is_staff: bool = False) -> User:
@@ -38,30 +42,28 @@ def person(email: str, *, name: str, handle: str, password: str | None, is_staff
     return user
 
 
-def cast_gather(file: Path, *, names: tuple[str, ...] = tuple(CAST)) -> dict[str, User]:
+def cast_gather(file: Path, *, cast: Mapping[str, tuple[str, str]] = CAST, domain: str = DOMAIN) -> dict[str, User]:
     """The cast's users. Passwords are written to ``file`` (0600) before the first user exists, and never changed."""
-    logins = _logins(file, names)
-    users = {}
-    for name in names:
-        full_name, _role = CAST[name]
-        handle = "ada-compute" if name == "ada" else name
-        users[name] = person(
+    logins = _logins(file, cast, domain)
+    return {
+        name: person(
             logins[name]["email"],
             name=full_name,
-            handle=handle,
+            handle="ada-compute" if name == "ada" else name,
             password=logins[name]["password"],
-            is_staff=name == "olga",
+            is_staff=name in STAFF,
         )
-    return users
+        for name, (full_name, _role) in cast.items()
+    }
 
 
-def _logins(file: Path, names: tuple[str, ...]) -> dict[str, dict[str, str]]:
+def _logins(file: Path, cast: Mapping[str, tuple[str, str]], domain: str) -> dict[str, dict[str, str]]:
     if file.exists():
         known: dict[str, dict[str, str]] = json.loads(file.read_text())
         return known
     made = {
-        name: {"email": f"{name}@{DOMAIN}", "password": secrets.token_urlsafe(12), "role": CAST[name][1]}
-        for name in names
+        name: {"email": f"{name}@{domain}", "password": secrets.token_urlsafe(12), "role": role}
+        for name, (_full_name, role) in cast.items()
     }
     unfinished = file.with_suffix(".new")
     unfinished.unlink(missing_ok=True)

@@ -44,10 +44,14 @@ class Marketplace:
         self.environment = self._environment()
         genesis = self.services.environment.get("SOLANA_GENESIS_HASH", "")
         database_must_be_ours(self.services.owner_url, demo=self.demo, genesis_hash=genesis)
-        # Web and doorbell load while the database is prepared; nobody is told their address before both are done.
-        self._start_web()
         self._start_doorbell()
-        self._prepare()
+        if self.demo:
+            # It loads while the database is prepared; nobody is told its address before both are done.
+            self._start_web()
+            self._prepare()
+        else:
+            self._prepare()  # collects the static files that the server looks for when it loads
+            self._start_web()
         self._start_worker()
         self._wait_until_ready()
         addresses = {"url": self.url, "bell_url": self.bell_url, "pid": os.getpid()}

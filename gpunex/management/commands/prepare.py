@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand
 
 from core import clock
 from gpunex.demo.build import demo_build
-from gpunex.demo.people import cast_gather
+from gpunex.demo.people import OPERATOR, cast_gather
 from gpunex.models import Installation
 
 
@@ -32,4 +32,4 @@ class Command(BaseCommand):
             demo_build(settings.DATA_DIR, now=now)
         else:
             call_command("collectstatic", interactive=False, verbosity=0)
-            cast_gather(settings.DATA_DIR / "logins.json", names=("olga",))
+            cast_gather(settings.DATA_DIR / "logins.json", cast=OPERATOR, domain="gpunex.example")
