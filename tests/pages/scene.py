@@ -13,7 +13,7 @@ from marketplace.models import Job
 from marketplace.services import jobs_place
 from tests.factories.billing import funded
 from tests.factories.cast import person
-from tests.factories.marketplace import agents_of, job_new, listing_new, live_attempt, provider_new
+from tests.factories.marketplace import Agent, job_new, listing_new, live_attempt, provider_new
 from tests.factories.reliability import week_of
 
 PUBLIC = [
@@ -93,12 +93,13 @@ def _jobs(customer: User) -> list[Job]:
     start = clock.now()
     jobs = [job_new(customer, name=name) for name in ("train-encoder", "render-scene")]
     jobs_place(now=start)
-    for job, agent in agents_of(jobs).items():
-        attempt = live_attempt(Job.objects.get(pk=job))
+    running, ended = jobs
+    for job in jobs:
+        attempt = live_attempt(job)
+        agent = Agent(attempt.machine)
         for state in ("pulling", "starting", "running"):
             agent.observe(attempt, state, at=start, elapsed=0 if state == "running" else None)
-    running, ended = jobs
-    attempt = live_attempt(ended)
-    agents_of([ended])[ended.pk].end(attempt, at=start + timedelta(minutes=7), elapsed=420)
+        if job is ended:
+            agent.end(attempt, at=start + timedelta(minutes=7), elapsed=420)
     waiting = job_new(customer, name="too-cheap", max_rate_micro=10_000)
     return [running, ended, waiting]
