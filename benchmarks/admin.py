@@ -7,34 +7,22 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin, TabularInline
+from unfold.admin import ModelAdmin
 
 from benchmarks import services
 from benchmarks.models import Result, Run, Suite, Threshold, Verdict
 from core import clock
+from core.admin import ReadOnlyAdmin, ReadOnlyInline
 from core.errors import DomainError
 
 
-class ReadOnly:
-    """Nobody adds, changes or deletes here."""
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-
-class ResultInline(ReadOnly, TabularInline):
+class ResultInline(ReadOnlyInline):
     model = Result
     fields = ["metric", "value"]
 
 
 @admin.register(Suite)
-class SuiteAdmin(ReadOnly, ModelAdmin):
+class SuiteAdmin(ReadOnlyAdmin):
     list_display = ["version", "rounds", "time_limit_s", "valid_from"]
     fields = ["version", "rounds", "time_limit_s", "valid_from"]
 
@@ -55,7 +43,7 @@ class ThresholdAdmin(ModelAdmin):
 
 
 @admin.register(Run)
-class RunAdmin(ReadOnly, ModelAdmin):
+class RunAdmin(ReadOnlyAdmin):
     list_display = ["id", "gpu", "status", "trigger", "requested_at", "reported_at", "reason"]
     list_filter = ["status", "trigger"]
     list_select_related = ["gpu"]
@@ -69,7 +57,7 @@ class RunAdmin(ReadOnly, ModelAdmin):
 
 
 @admin.register(Verdict)
-class VerdictAdmin(ReadOnly, ModelAdmin):
+class VerdictAdmin(ReadOnlyAdmin):
     list_display = ["gpu", "passed", "in_review", "meets_minimum", "health_percent", "performance_index", "decided_at"]
     list_filter = ["passed", "in_review"]
     list_select_related = ["gpu"]

@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils.translation import gettext_lazy as _
-from unfold.admin import ModelAdmin, TabularInline
 from unfold.widgets import UnfoldAdminSingleDateWidget
 
 from accounts.models import User
@@ -32,32 +31,10 @@ from billing.models import (
     Transfer,
 )
 from core import clock
+from core.admin import ReadOnlyAdmin, ReadOnlyInline
 from core.errors import DomainError
 from core.forms import add_domain_error
 from core.money import format_usdc
-
-
-class _ReadOnly:
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-
-class ReadOnlyAdmin(_ReadOnly, ModelAdmin):
-    """Staff with the view permission see it; nobody changes it by a form."""
-
-    list_per_page = 50
-    show_full_result_count = False
-
-
-class ReadOnlyInline(_ReadOnly, TabularInline):
-    extra = 0
-    can_delete = False
 
 
 class _Amount:

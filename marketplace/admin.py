@@ -5,15 +5,13 @@ What a job runs (command, environment, output) is the customer's and is not show
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
-from unfold.admin import ModelAdmin, TabularInline
 
 from core import clock
+from core.admin import ReadOnlyAdmin, ReadOnlyInline
 from core.money import format_usdc
 from marketplace import services
 from marketplace.models import (
@@ -29,30 +27,10 @@ from marketplace.models import (
 )
 
 
-class _ReadOnly:
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
+class OperatedAdmin(ReadOnlyAdmin):
     def has_operate_permission(self, request: HttpRequest) -> bool:
         """Who may run the actions below: staff with the permission to change jobs or listings."""
-        name = self.model._meta.model_name  # type: ignore[attr-defined]
-        return request.user.has_perm(f"marketplace.change_{name}")
-
-
-class ReadOnlyAdmin(_ReadOnly, ModelAdmin):
-    list_per_page = 50
-    show_full_result_count = False
-
-
-class ReadOnlyInline(_ReadOnly, TabularInline):
-    extra = 0
-    can_delete = False
+        return request.user.has_perm(f"marketplace.change_{self.model._meta.model_name}")
 
 
 class AttemptInline(ReadOnlyInline):
@@ -61,7 +39,7 @@ class AttemptInline(ReadOnlyInline):
 
 
 @admin.register(Job)
-class JobAdmin(ReadOnlyAdmin):
+class JobAdmin(OperatedAdmin):
     list_display = ("id", "customer", "status", "reason", "waiting", "gpu_count", "gpu_model", "queued_at", "ended_at")
     list_filter = ("status", "reason", "waiting")
     list_select_related = ("customer", "gpu_model")
@@ -140,7 +118,7 @@ class AttemptAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Listing)
-class ListingAdmin(ReadOnlyAdmin):
+class ListingAdmin(OperatedAdmin):
     list_display = ("machine", "gpu_model", "provider", "rate", "gpus_free", "gpus_total", "visible", "hidden_reason")
     list_filter = ("visible", "hidden_reason", "tier", "region", "gpu_model")
     list_select_related = ("machine", "gpu_model", "provider")

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
-from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 
+from core.admin import ReadOnlyAdmin
 from reliability.models import Flip, Incident, MachineHealth, OnlineInterval, Outcome, PlatformOutage, Score
-
-
-class ReadOnlyAdmin(ModelAdmin):
-    """Nobody adds, changes or deletes here."""
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 @admin.register(MachineHealth)

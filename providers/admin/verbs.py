@@ -20,7 +20,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from accounts.admin import ReadOnlyAdmin
+from core.admin import ReadOnlyAdmin
 from core.errors import DomainError
 from core.forms import add_domain_error
 
