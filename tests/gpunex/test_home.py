@@ -55,3 +55,19 @@ def test_the_navigation_knows_who_looks(ravi: User, olga: User, signed_in: Calla
         for name, user in {"ravi": ravi, "olga": olga, "petra": from_provider.application.applicant}.items()
     }
     assert 'href="/admin/"' in seen["olga"] and 'href="/admin/"' not in seen["ravi"] + seen["petra"]
+
+
+def test_the_browsers_language_is_spoken_and_a_persons_own_goes_first(
+    ravi: User, signed_in: Callable[[User], Client]
+) -> None:
+    assert "租用别人的 GPU。" in Client(headers={"accept-language": "zh-CN,zh;q=0.9"}).get("/").content.decode()
+    ravi.language = "zh-hans"
+    ravi.save()
+    page = signed_in(ravi).get("/", headers={"accept-language": "en"}).content.decode()
+    assert "租用别人的 GPU。" in page
+
+
+def test_pages_run_no_inline_script_and_say_so(client: Client) -> None:
+    answer = client.get("/")
+    assert "script-src 'self'" in answer["Content-Security-Policy"]
+    assert "<script>" not in answer.content.decode()
