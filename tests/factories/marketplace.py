@@ -284,9 +284,11 @@ def story(
     job = job_new(customer, now=now, **({"max_rate_micro": listing.rate_micro} | options))
     assert job_place(job_id=job.pk, now=now) is Placed.PLACED
     job.refresh_from_db()
-    agent = Agent(listing.machine)
     attempt = live_attempt(job)
+    agent = Agent(attempt.machine)
     agent.token(attempt)
+    # Where there are several listings the scheduler chose: the story goes on with its choice.
+    listing = Listing.objects.select_related("machine", "gpu_model", "provider__party").get(machine=attempt.machine)
     return Story(job, listing, agent, attempt)
 
 
