@@ -6,7 +6,7 @@ from marketplace.services.listings import (
     listings_recheck,
     listings_refresh,
 )
-from marketplace.services.logs import LogOffset, job_channel, log_append
+from marketplace.services.logs import LogOffset, log_append
 from marketplace.services.observation import StaleToken, attempt_end, attempt_observe
 from marketplace.services.placement import Placed, job_place, jobs_place, queue_sweep
 from marketplace.services.ranks import listings_rank, market_prices_write
@@ -28,7 +28,6 @@ __all__ = [
     "attempts_sweep",
     "holds_renew",
     "job_cancel",
-    "job_channel",
     "job_place",
     "job_rerun",
     "job_submit",

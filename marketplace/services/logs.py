@@ -7,7 +7,6 @@ from uuid import UUID
 from django.db import transaction
 
 from agent_protocol.messages.logs import LogChunk as LogMessage
-from core import bell
 from core.errors import Conflict, NotFound
 from core.ids import secret_hash
 from marketplace.logtext import LOG_LIMIT_BYTES
@@ -27,11 +26,6 @@ class LogOffset(Conflict):
             fields={"offset": f"Found another; the log goes on at {next_offset}."},
         )
         self.next_offset = next_offset
-
-
-def job_channel(job_id: UUID) -> str:
-    """The doorbell channel of a job's page."""
-    return f"job-{job_id.hex}"
 
 
 def log_append(*, machine: Machine, attempt_id: UUID, chunk: LogMessage, now: datetime) -> int:
@@ -58,5 +52,4 @@ def log_append(*, machine: Machine, attempt_id: UUID, chunk: LogMessage, now: da
             raise LogOffset(have)
         if kept:
             LogChunk.objects.create(attempt_id=attempt.pk, offset=chunk.offset, received_at=now, data=kept)
-        bell.ring(job_channel(attempt.job_id))
     return after

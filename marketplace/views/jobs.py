@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from accounts.http import PersonRequest
 from accounts.selectors import party_of
 from billing.selectors import balance_of
-from core import bell, clock
+from core import clock
 from core.errors import DomainError, Invalid, NotFound
 from core.forms import add_domain_error
 from core.money import SECONDS_PER_HOUR, parse_usdc
@@ -156,8 +156,7 @@ def _live(job: Job) -> dict[str, Any]:
 def job(request: PersonRequest, job_id: UUID) -> HttpResponse:
     row = _mine(request, job_id)
     attempts = [(attempt, reason_words(attempt)) for attempt in row.attempts.all()]
-    ticket = "" if row.ended else bell.ticket_issue(services.job_channel(row.pk))
-    context = {**_live(row), "attempts": attempts, "command": row.command, "ticket": ticket}
+    context = {**_live(row), "attempts": attempts, "command": row.command}
     return render(request, "marketplace/job.html", context)
 
 
