@@ -610,6 +610,10 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddIndex(
+            model_name="deposit",
+            index=models.Index(fields=["account", "slot"], name="billing_deposit_recent"),
+        ),
+        migrations.AddIndex(
             model_name="destinationchallenge",
             index=models.Index(fields=["party", "address", "created_at"], name="billing_challenge_latest"),
         ),

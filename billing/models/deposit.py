@@ -55,6 +55,8 @@ class Deposit(BaseModel):
                 name="billing_deposit_credited_to_somebody",
             ),
         ]
+        # The reader asks every few seconds what it has of the overlap.
+        indexes = [models.Index(fields=["account", "slot"], name="billing_deposit_recent")]
 
     def __str__(self) -> str:
         return self.signature

@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 
 WINDOW = "15 minutes"
 
+# Windows are partitioned by day for 13 months: the bound by the rental's start lets PostgreSQL open a few of them, not all.
 _EXTEND = """
 INSERT INTO marketplace_usagewindow AS kept (rental_id, starts_at, from_seconds, to_seconds, through_at)
 SELECT rental.id, date_bin(%(window)s::interval, evidence.at, 'epoch'::timestamptz),
@@ -37,7 +38,9 @@ CROSS JOIN LATERAL (
 ) evidence
 LEFT JOIN LATERAL (
     SELECT to_seconds FROM marketplace_usagewindow earlier
-    WHERE earlier.rental_id = rental.id ORDER BY starts_at DESC LIMIT 1
+    WHERE earlier.rental_id = rental.id
+        AND earlier.starts_at >= date_bin(%(window)s::interval, rental.started_at, 'epoch'::timestamptz)
+    ORDER BY starts_at DESC LIMIT 1
 ) last ON true
 WHERE rental.settled_at IS NULL AND rental.started_at IS NOT NULL
     AND attempt.confirmed_at IS NOT NULL AND attempt.confirmed_elapsed_s IS NOT NULL
