@@ -35,9 +35,14 @@ def hold_micro(*, rate_micro: int, gpus: int, seconds: int = HOLD_SECONDS) -> in
     return -(-rate_micro * gpus * seconds // SECONDS_PER_HOUR)
 
 
+def credit_from(*, billed_seconds: int) -> int:
+    """The billed second from which on a provider's fault gives the time back."""
+    return max(0, billed_seconds - CREDIT_SECONDS)
+
+
 def credit_micro(*, rate_micro: int, gpus: int, billed_seconds: int) -> int:
     """The part of a charge for ``billed_seconds`` that pays the last four hours (or all of it, if shorter)."""
-    kept = max(0, billed_seconds - CREDIT_SECONDS)
+    kept = credit_from(billed_seconds=billed_seconds)
     whole = charge_micro(rate_micro=rate_micro, gpus=gpus, seconds=billed_seconds)
     return whole - charge_micro(rate_micro=rate_micro, gpus=gpus, seconds=kept)
 

@@ -490,7 +490,7 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="job",
             index=models.Index(
-                condition=models.Q(("status", "queued")), fields=["queued_at", "id"], name="marketplace_job_queue"
+                condition=models.Q(("status", "queued")), fields=["created_at", "id"], name="marketplace_job_queue"
             ),
         ),
         migrations.AddIndex(

@@ -11,8 +11,8 @@ from core.models import BaseModel
 class Job(BaseModel):
     """What a customer wants run. ``max_rate_micro`` is the most they pay per GPU-hour (a chosen listing: the rate seen).
 
-    ``secrets`` are sealed (core.sealing), write-only, and gone when the job ends. ``queued_at`` is the first time it was
-    queued, so that a retry keeps its place. ``waiting`` says what a queued job waits for (outcomes.WAITING).
+    ``secrets`` are sealed (core.sealing), write-only, and gone when the job ends. ``queued_at`` is since when it
+    waits, anew after an attempt that ran; it keeps its place in the queue (``created_at``). ``waiting`` says what a queued job waits for (outcomes.WAITING).
     """
 
     class Status(models.TextChoices):
@@ -68,7 +68,7 @@ class Job(BaseModel):
             ),
         ]
         indexes = [
-            models.Index(fields=["queued_at", "id"], condition=Q(status="queued"), name="marketplace_job_queue"),
+            models.Index(fields=["created_at", "id"], condition=Q(status="queued"), name="marketplace_job_queue"),
             models.Index(fields=["customer", "-id"], name="marketplace_job_customer"),
         ]
 

@@ -120,7 +120,10 @@ def _move_on(job: Job, attempt: Attempt, actor: object, now: datetime) -> None:
         never_accepted=attempt.taken_up_at is None,
     )
     if outcome.job == Job.Status.QUEUED:
-        JOB.move(job, to="queued", actor=actor, reason=attempt.reason, at=now, changes={"waiting": ""})
+        # The day that a job may wait does not include the hours it ran. An offer that nobody took up is still the same wait.
+        since = job.queued_at if attempt.taken_up_at is None else now
+        changes = {"waiting": "", "queued_at": since}
+        JOB.move(job, to="queued", actor=actor, reason=attempt.reason, at=now, changes=changes)
         return
     changes = {"ended_at": now, "reason": attempt.reason, "secrets": None}
     JOB.move(job, to=outcome.job, actor=actor, reason=attempt.reason, at=now, changes=changes)

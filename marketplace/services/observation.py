@@ -148,7 +148,10 @@ def _started(attempt: Attempt, elapsed_s: int | None, now: datetime) -> datetime
     if attempt.started_at is not None or elapsed_s is None:
         return None
     earliest = attempt.confirmed_at or attempt.created_at
-    return max(earliest, now - timedelta(seconds=elapsed_s))
+    # Compared as seconds first: what an agent may say reaches back further than dates do.
+    if elapsed_s >= (now - earliest).total_seconds():
+        return earliest
+    return now - timedelta(seconds=elapsed_s)
 
 
 def _lease(attempt: Attempt, state: str, *, forward: bool, now: datetime) -> datetime | None:

@@ -54,10 +54,10 @@ def jobs_place(*, now: datetime) -> int:
     """Place what can be placed now; returns how many jobs got a machine. May run beside its twin: jobs are locked."""
     queues: dict[UUID, deque[Job]] = defaultdict(deque)
     waiting = Job.objects.filter(status="queued", customer__status="active", queued_at__gt=_queue_start(now))
-    for job in waiting.order_by("queued_at", "pk")[:QUEUE_READ]:
+    for job in waiting.order_by("created_at", "pk")[:QUEUE_READ]:
         queues[job.customer_id].append(job)
     running = _running_gpus(queues)
-    order = [(running.get(customer, 0), queue[0].queued_at, customer) for customer, queue in queues.items()]
+    order = [(running.get(customer, 0), queue[0].created_at, customer) for customer, queue in queues.items()]
     heapq.heapify(order)
     placed, hopeless = 0, set[Hashable]()
     while order:
@@ -71,7 +71,7 @@ def jobs_place(*, now: datetime) -> int:
         elif result is Placed.CAPACITY:
             hopeless.add(wish)
         if queues[customer]:
-            heapq.heappush(order, (count, queues[customer][0].queued_at, customer))
+            heapq.heappush(order, (count, queues[customer][0].created_at, customer))
     return placed
 
 

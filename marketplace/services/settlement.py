@@ -10,14 +10,15 @@ from datetime import datetime
 from uuid import UUID
 
 import structlog
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 
 from agent_protocol.reasons import Owner, reason_get
 from billing.services import EarningInput, UsageInput, hold_release, service_credit_post, usage_post_many
+from core.errors import DomainError
 from core.money import charge_micro
 from marketplace import pricing
 from marketplace.models import Charge, Rental
-from marketplace.services.windows import windows_extend
+from marketplace.services.windows import WINDOW, windows_extend
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +29,9 @@ _DUE = """
 SELECT rental.id, used.to_seconds FROM marketplace_rental rental
 CROSS JOIN LATERAL (
     SELECT to_seconds FROM marketplace_usagewindow used
-    WHERE used.rental_id = rental.id ORDER BY starts_at DESC LIMIT 1
+    WHERE used.rental_id = rental.id
+        AND used.starts_at >= date_bin(%(window)s::interval, rental.started_at, 'epoch'::timestamptz)
+    ORDER BY starts_at DESC LIMIT 1
 ) used
 WHERE rental.settled_at IS NULL AND used.to_seconds > rental.billed_seconds
     AND (%(only)s::uuid IS NULL OR rental.id = %(only)s::uuid)
@@ -47,9 +50,20 @@ def usage_settle(*, now: datetime) -> int:
 
 
 def rentals_settle_ended(*, now: datetime) -> int:
-    """Settle every rental that ended and is not settled (its own job got lost, or it could not be charged then)."""
+    """Settle every rental that ended and is not settled (its own job got lost, or it could not be charged then).
+
+    One that cannot be settled is logged and left for the next time; the others get their holds and credits.
+    """
     ended = Rental.objects.filter(ended_at__isnull=False, settled_at__isnull=True).order_by("pk")
-    return sum(rental_settle(rental_id=rental_id, now=now) for rental_id in ended.values_list("pk", flat=True))
+    return sum(_settle_alone(rental_id, now) for rental_id in ended.values_list("pk", flat=True))
+
+
+def _settle_alone(rental_id: UUID, now: datetime) -> bool:
+    try:
+        return rental_settle(rental_id=rental_id, now=now)
+    except (DatabaseError, DomainError):
+        log.exception("rental_not_settled", rental=str(rental_id))
+        return False
 
 
 def rental_settle(*, rental_id: UUID, now: datetime) -> bool:
@@ -74,7 +88,7 @@ def rental_settle(*, rental_id: UUID, now: datetime) -> bool:
 def _due(only: UUID | None) -> dict[UUID, int]:
     """{rental: seconds up to which it is to be charged}."""
     with connection.cursor() as cursor:
-        cursor.execute(_DUE, {"only": None if only is None else str(only)})
+        cursor.execute(_DUE, {"window": WINDOW, "only": None if only is None else str(only)})
         return dict(cursor.fetchall())
 
 
@@ -140,8 +154,10 @@ def _credit(rental: Rental, now: datetime) -> int:
     if reason_get(rental.attempt.reason).owner is not Owner.PROVIDER or rental.charged_micro == 0:
         return 0
     amount = pricing.credit_micro(rate_micro=rental.rate_micro, gpus=rental.gpus, billed_seconds=rental.billed_seconds)
-    amount = min(amount, rental.charged_micro)
-    sources = list(rental.charges.filter(amount_micro__gt=0).order_by("pk").values_list("source", flat=True))
+    # Only the charges that paid those hours: what a GPU earned before them may have matured and been paid out already.
+    since = pricing.credit_from(billed_seconds=rental.billed_seconds)
+    charges = rental.charges.filter(amount_micro__gt=0, to_seconds__gt=since).order_by("pk")
+    sources = list(charges.values_list("source", flat=True))
     if amount == 0 or not sources:
         return 0
     service_credit_post(source=f"credit:attempt:{rental.attempt_id}", of_sources=sources, amount_micro=amount, now=now)

@@ -19,10 +19,10 @@ from core.money import split_micro
 
 @dataclass(frozen=True, slots=True)
 class _Charged:
-    """What some charges were in all, and between whom."""
+    """What some charges were in all, and between whom; no ``provider`` where the fee took all of it."""
 
     customer: Party
-    provider: Party
+    provider: Party | None
     provider_micro: int
     fee_micro: int
 
@@ -68,11 +68,11 @@ def _charged(charges: Sequence[Transfer]) -> _Charged:
     legs = list(Posting.objects.filter(transfer__in=charges).select_related("account__owner"))
     customers = {leg.account.owner for leg in legs if leg.account.kind == Account.Kind.CUSTOMER}
     providers = {leg.account.owner for leg in legs if leg.account.kind == Account.Kind.PROVIDER_PENDING}
-    if len(customers) != 1 or len(providers) != 1:
+    if len(customers) != 1 or len(providers) > 1:
         raise Invalid.field("of_sources", found="charges between several people", allowed="one customer, one provider")
-    (customer,), (provider,) = customers, providers
-    if customer is None or provider is None:
-        raise AssertionError("a customer's and a provider's account have owners")
+    (customer,), provider = customers, next(iter(providers), None)
+    if customer is None:
+        raise AssertionError("a customer's account has an owner")
     fee = sum(leg.amount for leg in legs if leg.account.kind == Account.Kind.PLATFORM_FEE)
     share = sum(leg.amount for leg in legs if leg.account.kind == Account.Kind.PROVIDER_PENDING)
     return _Charged(customer, provider, share, fee)
@@ -100,8 +100,8 @@ def _post(source: str, charges: Sequence[Transfer], charged: _Charged, amount_mi
     )
 
 
-def _back(provider: Party, originals: Sequence[EarningLine], provider_micro: int, now: datetime) -> list[Line]:
-    if not provider_micro:
+def _back(provider: Party | None, originals: Sequence[EarningLine], provider_micro: int, now: datetime) -> list[Line]:
+    if not provider_micro or provider is None:
         return []
     parts = split_micro(provider_micro, [line.amount_micro for line in originals])
     return [
