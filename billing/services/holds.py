@@ -33,7 +33,13 @@ def hold_place(*, party: Party, amount_micro: int, source: str, now: datetime) -
         return earlier
     hold = Hold(source=source, account=account, placed_micro=amount_micro, amount_micro=amount_micro, created_at=now)
     with transaction.atomic():
-        _set_aside(account, amount_micro)
+        try:
+            _set_aside(account, amount_micro)
+        except InsufficientFunds:
+            # We waited for the account's row: what took the room may be our own twin, and its hold is our answer.
+            if (twins := _earlier(source, account, amount_micro)) is None:
+                raise
+            return twins
         # Our row, or that of a twin that was faster: then what we set aside goes back.
         Hold.objects.bulk_create([hold], ignore_conflicts=True)
         placed = _earlier(source, account, amount_micro)

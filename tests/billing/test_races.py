@@ -206,3 +206,12 @@ def test_a_cancel_waits_for_an_attempt_under_way_and_is_then_refused(
         running.result(20)
     payout.refresh_from_db()
     assert payout.status == Payout.Status.READY
+
+
+def test_a_hold_asked_for_ten_times_at_once_is_one_hold_even_where_it_takes_the_last_cent(
+    committed_db: str, customer: Party
+) -> None:
+    funded(customer, 60)
+    found = at_once(lambda _: hold_place(party=customer, amount_micro=60, source="hold:same", now=clock.now()).pk)
+    assert len(set(found)) == 1
+    assert balance_of(customer).held_micro == 60
