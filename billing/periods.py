@@ -23,6 +23,10 @@ class Period:
     pay_day: date
 
     @property
+    def last_day(self) -> date:
+        return self.end - timedelta(days=1)
+
+    @property
     def ends_at(self) -> datetime:
         """The first instant that no longer belongs to it."""
         return datetime.combine(self.end, time.min, UTC)

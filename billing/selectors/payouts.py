@@ -77,7 +77,7 @@ def explorer_link(signature: str) -> str:
 
 
 def cycle_of(party: Party, on: date) -> str:
-    """How often the party is paid for a period that begins on this day."""
+    """How often the party is paid on this day; a period belongs to the cycle of its last day."""
     row = PayoutCycle.objects.filter(party=party, valid_from__lte=on).order_by("-valid_from").first()
     return Cycle.WEEKLY.value if row is None else row.kind
 

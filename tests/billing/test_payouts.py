@@ -13,7 +13,7 @@ from django.db import IntegrityError, connection, transaction
 
 from accounts.models import Notification, Party, User
 from billing.models import Payout, PayoutAttempt, PayoutRun, Transfer
-from billing.selectors import in_flight_of, payable_of, payouts_of, why_not_yet
+from billing.selectors import in_flight_of, next_payout_on, payable_of, payouts_of, why_not_yet
 from billing.selectors.balances import house_balance
 from billing.services import (
     earnings_mature,
@@ -28,7 +28,8 @@ from billing.services import (
     policies_demo_install,
     policy_set,
 )
-from billing.services.payouts import plan
+from billing.services.payouts import plan, release
+from billing.services.payouts.advance import PayoutPass
 from billing.services.payouts.screening import DENIED_FILE
 from core import clock
 from core.errors import Conflict, Denied, Invalid, MoveNotAllowed
@@ -125,6 +126,40 @@ def test_monthly_providers_are_paid_by_the_monthly_run(chain: World, provider: P
     assert [(row.amount_micro, row.run.kind) for row in monthly.payouts.all()] == [(9 * USDC, "monthly")]
 
 
+def test_who_changes_to_monthly_in_the_middle_of_a_month_is_paid_by_that_month(
+    chain: World, provider: Party, customer: Party
+) -> None:
+    at = datetime(2026, 12, 2, tzinfo=UTC)
+    policies_demo_install(now=at)
+    wallet_for(provider)
+    payout_cycle_set(party=provider, kind="monthly", now=at)  # from December 7th on
+    earned(provider, customer, 2 * USDC, fee_bps=0, at=at)
+    earnings_mature(now=at)
+    weekly, _ = payouts_run(as_of=datetime(2026, 12, 7, tzinfo=UTC).date(), now=datetime(2026, 12, 7, 1, tzinfo=UTC))
+    assert [row.amount_micro for row in weekly.payouts.all()] == [2 * USDC]
+    later = datetime(2026, 12, 9, tzinfo=UTC)
+    earned(provider, customer, 9 * USDC, fee_bps=0, at=later)
+    earnings_mature(now=later)
+    promised = next_payout_on(provider, later)
+    weekly, monthly = payouts_run(as_of=promised, now=datetime(2027, 1, 1, 1, tzinfo=UTC))
+    assert not weekly.payouts.exists()
+    assert [row.amount_micro for row in monthly.payouts.all()] == [9 * USDC]
+
+
+def test_a_run_that_wrong_books_kept_from_planning_is_planned_when_its_period_is_long_over(
+    provider: Party, customer: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = datetime(2026, 12, 7, 1, tzinfo=UTC)
+    monkeypatch.setattr(plan, "drift_first", lambda: "billing.zero_sum: transfer x: USDC adds up to 1, not 0")
+    weekly, _ = payouts_run(as_of=first.date(), now=first)
+    assert (weekly.status, weekly.planned_at) == ("paused", None)
+    monkeypatch.undo()
+    second = first + timedelta(days=7)
+    payouts_run(as_of=second.date(), now=second)
+    weekly.refresh_from_db()
+    assert (weekly.status, weekly.planned_at) == ("planned", second)
+
+
 def test_a_future_day_is_the_demos_privilege(settings: Any) -> None:
     settings.DEMO = False
     with pytest.raises(Invalid) as refusal:
@@ -185,6 +220,27 @@ def test_two_people_release(waiting: Payout, olga: User, ravi: User, ada: User, 
     payout_approve(payout=waiting, approver=User.objects.get(pk=eve.pk), now=clock.now())
     settle(waiting, chain)
     assert waiting.run.status in {"released", "planned"}
+
+
+def test_two_people_do_not_stand_in_for_the_pre_flight(
+    waiting: Payout, olga: User, eve: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eve.is_staff = True
+    eve.user_permissions.set(olga.user_permissions.all())
+    eve.save()
+    payout_approve(payout=waiting, approver=olga, now=clock.now())
+    monkeypatch.setattr(release, "drift_first", lambda: "billing.zero_sum: transfer x: USDC adds up to 1, not 0")
+    assert payout_run_start(run_id=waiting.run_id, now=clock.now()).status == "paused"
+    with pytest.raises(Conflict, match="the books are wrong"):
+        payout_approve(payout=waiting, approver=User.objects.get(pk=eve.pk), now=clock.now())
+    waiting.refresh_from_db()
+    assert (waiting.status, waiting.approvals.count()) == (Payout.Status.AWAITING_RELEASE, 1)
+    monkeypatch.undo()
+    payout_run_start(run_id=waiting.run_id, now=clock.now())
+    waiting = Payout.objects.get()
+    payout_approve(payout=waiting, approver=User.objects.get(pk=eve.pk), now=clock.now())
+    waiting.refresh_from_db()
+    assert waiting.status == Payout.Status.READY
 
 
 def test_a_waiting_payout_can_be_cancelled_and_its_money_is_payable_again(waiting: Payout, provider: Party) -> None:
@@ -266,6 +322,21 @@ def test_frozen_payouts_sign_nothing(chain: World, provider: Party, customer: Pa
     assert not PayoutAttempt.objects.exists()
     payouts_freeze(frozen=False, reason="memos matched", now=clock.now())
     settle(payout, chain)
+
+
+def test_a_freeze_that_comes_while_the_node_answers_still_counts(
+    chain: World, provider: Party, customer: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payout, _ = released(provider, customer, 5 * USDC)
+    simulate = PayoutPass.simulate
+
+    def slow(self: PayoutPass, net: Any, unsigned: Any) -> None:
+        simulate(self, net, unsigned)
+        payouts_freeze(frozen=True, reason="stop", now=clock.now())
+
+    monkeypatch.setattr(PayoutPass, "simulate", slow)
+    assert payout_advance(payout_id=payout.pk, now=clock.now()) == "ready"
+    assert not PayoutAttempt.objects.exists()
 
 
 def test_no_screener_no_payout_and_a_listed_address_is_not_paid(

@@ -34,11 +34,13 @@ from billing.models import Payout, PayoutAttempt
 from billing.selectors.balances import payable_of
 from billing.selectors.payouts import payouts_frozen
 from billing.services.network import Network, NetworkUnavailable, network
+from billing.services.payouts.runs import SWITCH_LOCK
 from billing.services.payouts.screening import screening_obstacle
 from billing.services.payouts.settle import attempt_fail, payout_settle
 from billing.services.payouts.signing import payout_signer
 from billing.states import ATTEMPT, ATTEMPT_LIVE, PAYOUT
 from core.errors import StaleState
+from core.locks import lock_name
 
 log = structlog.get_logger(__name__)
 
@@ -185,6 +187,10 @@ class PayoutPass:
     def record(self, net: Network, payout: Payout, unsigned: Unsigned, signed: SignedTransaction) -> PayoutAttempt:
         """The attempt is committed before any node sees its bytes. Raises IntegrityError while another one may land."""
         with transaction.atomic():
+            # The calls to the node took seconds. Under the switch's lock, so that nothing is recorded after a freeze returned.
+            lock_name(SWITCH_LOCK)
+            if payouts_frozen() is not None:
+                raise _Paused
             PAYOUT.move(payout, to=Payout.Status.SUBMITTED, at=self.now)
             return self.insert(net, payout, unsigned, signed)
 

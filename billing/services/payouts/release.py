@@ -61,7 +61,8 @@ def payout_binding(payout: Payout) -> bytes:
 def payout_approve(*, payout: Payout, approver: User, now: datetime) -> Payout:
     """One person's yes. The second one, of somebody else, releases the payout.
 
-    Raises Denied (not staff, or the payee), Conflict (it does not wait for a release, or this person said yes before).
+    Raises Denied (not staff, or the payee), Conflict (it does not wait for a release, its run is paused or not planned to
+    its end, or this person said yes before).
     """
     if not approver.is_staff or not approver.has_perm("billing.add_payoutapproval"):
         raise Denied("Only staff with the right to approve payouts can do this.")
@@ -71,6 +72,10 @@ def payout_approve(*, payout: Payout, approver: User, now: datetime) -> Payout:
         (payout,) = lock_rows(Payout.objects.all(), [payout.pk])
         if payout.status != Payout.Status.AWAITING_RELEASE:
             raise Conflict(f"payout: it is {payout.status} and waits for no release.")
+        if payout.run.status not in (PayoutRun.Status.PLANNED, PayoutRun.Status.RELEASED):
+            # Two people do not stand in for the pre-flight: wrong books or an empty wallet stop them, too.
+            why = payout.run.pause_reason or "it is not planned to its end"
+            raise Conflict(f"run: it is {payout.run.status} and releases nothing: {why}.")
         binding = payout_binding(payout)
         if PayoutApproval.objects.filter(payout=payout, approver=approver).exists():
             raise Conflict("You have approved this payout already; somebody else has to.")

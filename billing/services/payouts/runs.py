@@ -5,13 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 
 import structlog
+from django.db import transaction
 
 from billing.models import Payout, PayoutRun, PayoutSwitch
 from billing.states import PAYOUT_RUN
 from core.errors import Invalid
+from core.locks import lock_name
 from core.states import actor_name
 
 log = structlog.get_logger(__name__)
+
+SWITCH_LOCK = "billing:payouts:switch"
+"""Held while the switch is turned and while an attempt is recorded: when a freeze has returned, nothing new is signed."""
 
 
 def run_pause(run: PayoutRun, *, reason: str, now: datetime) -> None:
@@ -40,4 +45,6 @@ def payouts_freeze(*, frozen: bool, reason: str, now: datetime, actor: object | 
     if not reason.strip():
         raise Invalid.field("reason", found=reason, allowed="a sentence for those who read it later")
     log.warning("payouts_switched", frozen=frozen, reason=reason)
-    return PayoutSwitch.objects.create(frozen=frozen, reason=reason.strip()[:200], actor=actor_name(actor), at=now)
+    with transaction.atomic():
+        lock_name(SWITCH_LOCK)
+        return PayoutSwitch.objects.create(frozen=frozen, reason=reason.strip()[:200], actor=actor_name(actor), at=now)

@@ -48,4 +48,8 @@ def _start_runs(now: datetime) -> None:
         return
     waiting = (PayoutRun.Status.PLANNED, PayoutRun.Status.PAUSED)
     for run in PayoutRun.objects.filter(status__in=waiting, planned_at__isnull=False).order_by("created_at"):
-        payout_run_start(run_id=run.pk, now=now)
+        try:
+            payout_run_start(run_id=run.pk, now=now)
+        except Exception:
+            # What is signed already has to be followed, whatever becomes of a run that waits.
+            log.exception("payout_run_not_started", run=str(run.pk))
