@@ -56,6 +56,10 @@ def network() -> Network:
     ]
     if missing:
         raise NetworkUnavailable(f"{', '.join(missing)}: not set, so there is no chain to talk to.")
+    if settings.SOLANA_SECOND_RPC_URL == settings.SOLANA_RPC_URL and not settings.DEMO:
+        raise NetworkUnavailable(
+            "SOLANA_SECOND_RPC_URL: found the first endpoint again; allowed: another one, since two have to agree."
+        )
     try:
         # A client is not shared over a fork, so the process is part of the key. A failure is not remembered.
         return _open(

@@ -13,7 +13,8 @@ from billing.models import Deposit, ReaderCursor, Transfer
 from billing.selectors import balance_of
 from billing.selectors.balances import house_balance
 from billing.selectors.deposits import pay_qr
-from billing.services import deposit_intent_open, deposit_link, deposits_read
+from billing.services import NetworkUnavailable, deposit_intent_open, deposit_link, deposits_read
+from billing.services.network import network
 from core import clock
 from core.errors import Invalid
 from tests.billing.chain.world import USDC, World
@@ -151,3 +152,15 @@ def test_wallets_without_money_make_no_deposit(chain: World, customer: Party) ->
     assert chain.error_of(signature) is not None
     assert read() == 0
     assert not Deposit.objects.exists()
+
+
+def test_one_endpoint_asked_twice_is_not_two_that_agree(chain: World, customer: Party, settings: Any) -> None:
+    chain.deposit(chain.customer(), 25 * USDC, references=[intent(customer)])
+    chain.finalize()
+    second, settings.SOLANA_SECOND_RPC_URL = settings.SOLANA_SECOND_RPC_URL, settings.SOLANA_RPC_URL
+    settings.DEMO = False
+    with pytest.raises(NetworkUnavailable, match="SOLANA_SECOND_RPC_URL: found the first endpoint again"):
+        network()
+    assert read() == 0
+    settings.SOLANA_SECOND_RPC_URL = second
+    assert read() == 1
