@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from django.contrib import messages
@@ -41,6 +42,12 @@ class MachineRow:
     @property
     def state(self) -> str:
         return self.health.state if self.health else "never"
+
+    @property
+    def cards(self) -> list[tuple[str, str, int]]:
+        """(model, status, how many), equal cards together."""
+        found = Counter((gpu.model.name if gpu.model else gpu.reported_name, gpu.status) for gpu in self.gpus)
+        return [(name, status, count) for (name, status), count in sorted(found.items())]
 
 
 @dataclass(frozen=True)

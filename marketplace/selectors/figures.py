@@ -23,7 +23,6 @@ class ModelPrice:
     gpu_model_id: UUID
     slug: str
     name: str
-    memory_gb: int
     gpus_total: int
     gpus_free: int
     lowest_micro: int
@@ -48,7 +47,7 @@ def market_figures() -> MarketFigures:
 def _figures() -> MarketFigures:
     visible = Listing.objects.filter(visible=True)
     rows = (
-        visible.values("gpu_model_id", "gpu_model__slug", "gpu_model__name", "gpu_model__memory_gb")
+        visible.values("gpu_model_id", "gpu_model__slug", "gpu_model__name")
         .annotate(total=Sum("gpus_total"), free=Sum("gpus_free"), lowest=Min("rate_micro"))
         .order_by("-free", "lowest", "gpu_model__slug")
     )
@@ -57,7 +56,6 @@ def _figures() -> MarketFigures:
             gpu_model_id=row["gpu_model_id"],
             slug=row["gpu_model__slug"],
             name=row["gpu_model__name"],
-            memory_gb=row["gpu_model__memory_gb"],
             gpus_total=row["total"],
             gpus_free=row["free"],
             lowest_micro=row["lowest"],

@@ -52,6 +52,8 @@ def _page(
     now, party = clock.now(), provider.party
     dates = DateRangeForm(request.GET or None)
     since, until = _period(dates, now)
+    if not dates.is_bound:
+        dates = DateRangeForm(initial={"since": since.date(), "until": (until - timedelta(days=1)).date()})
     found = earnings_of(party, since, until)
     context = {
         "provider": provider,

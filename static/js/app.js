@@ -55,6 +55,12 @@
   document.addEventListener("htmx:afterSettle", reachable);
   reachable();
 
+  // The entry of the page on screen is in view, also where a navigation is wider than the phone.
+  document.querySelectorAll(".section-nav, .main-nav").forEach((box) => {
+    const here = box.querySelector("[aria-current]");
+    if (here) box.scrollLeft = here.offsetLeft + here.offsetWidth - box.clientWidth + 16;
+  });
+
   // A form is sent once, however often its button is clicked.
   document.addEventListener("submit", (event) => {
     if (event.defaultPrevented || event.target.method !== "post") return;

@@ -42,6 +42,12 @@ def faults(visit: Visit) -> list[str]:
     wider = visit.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wider > 0:
         found.append(f"the page is {wider} px wider than the window")
+    sideways = visit.page.evaluate(
+        "innerWidth > 640 ? 0 : [...document.querySelectorAll('.table-responsive')]"
+        ".filter(box => box.scrollWidth > box.clientWidth + 1).length"
+    )
+    if sideways:
+        found.append(f"{sideways} tables scroll sideways on a phone")
     if visit.page.locator("h1").count() != 1:
         found.append(f"{visit.page.locator('h1').count()} level-one headings instead of one")
     return found
