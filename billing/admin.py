@@ -169,7 +169,7 @@ class PayoutAdmin(_Amount, ReadOnlyAdmin):
     search_fields = ("id", "party__handle", "address", "attempts__signature")
     list_select_related = ("party",)
     ordering = ("-created_at",)
-    actions = ("approve", "cancel")
+    actions = ("approve", "cancel", "resolve")
     inlines = (AttemptInline,)
     fields = (
         *("id", "run", "party", "asset", "amount_micro", "rail", "address", "status", "note"),
@@ -186,6 +186,16 @@ class PayoutAdmin(_Amount, ReadOnlyAdmin):
             try:
                 reason = "cancelled in the admin"
                 services.payout_cancel(payout=payout, reason=reason, actor=_staff(request), now=clock.now())
+            except DomainError as error:
+                messages.error(request, f"{payout}: {error.message}")
+
+    @admin.action(description=_("Unknown: look again, act only on proof"), permissions=["cancel"])
+    def resolve(self, request: HttpRequest, chosen: QuerySet[Payout]) -> None:
+        for payout in chosen:
+            try:
+                reason = "looked again from the admin"
+                found = services.payout_resolve(payout=payout, actor=_staff(request), reason=reason, now=clock.now())
+                messages.success(request, f"{payout}: {found.status}")
             except DomainError as error:
                 messages.error(request, f"{payout}: {error.message}")
 

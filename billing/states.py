@@ -29,8 +29,9 @@ PAYOUT = Moves(
         "blocked": {"ready", "cancelled"},
         # One signed transaction may land: nothing but the chain decides now.
         "submitted": {"settled", "ready", "unknown"},
-        # Neither landed nor provably expired: alert; never signed again, settles if it turns up.
-        "unknown": {"settled"},
+        # Neither landed nor provably expired: alert; it settles if it turns up. It becomes ready by a person's word on proof
+        # only (payout_resolve), never by itself.
+        "unknown": {"settled", "ready"},
         "settled": set(),
         "cancelled": set(),
     },
@@ -41,7 +42,8 @@ ATTEMPT = Moves(
     {
         "signed": {"sent", "landed", "failed", "expired", "unknown"},
         "sent": {"landed", "failed", "expired", "unknown"},
-        "unknown": {"landed"},
+        # The last two by payout_resolve only.
+        "unknown": {"landed", "failed", "expired"},
         # Finalized without error, and the recipient has the amount.
         "landed": {"settled"},
         "settled": set(),

@@ -10,6 +10,7 @@ from billing.services.network import NetworkUnavailable
 from billing.services.payouts.advance import payout_advance
 from billing.services.payouts.plan import payout_cycle_set, payouts_run
 from billing.services.payouts.release import payout_approve, payout_cancel, payout_run_start
+from billing.services.payouts.resolve import payout_resolve
 from billing.services.payouts.runs import payouts_freeze
 from billing.services.payouts.sweep import payouts_sweep
 from billing.services.policies import fee_rate_set, policies_demo_install, policy_set
@@ -35,6 +36,7 @@ __all__ = [
     "payout_approve",
     "payout_cancel",
     "payout_cycle_set",
+    "payout_resolve",
     "payout_run_start",
     "payouts_freeze",
     "payouts_run",

@@ -127,10 +127,11 @@ class PayoutPass:
 
     # The steps, in order
 
-    def claim(self) -> Payout | None:
-        """Take the lease, if the payout is one to work on and nobody else has it."""
+    def claim(self, *, only: str | None = None) -> Payout | None:
+        """Take the lease, if the payout is one to work on (or in the status ``only``) and nobody else has it."""
         free = Q(lease_until__isnull=True) | Q(lease_until__lte=self.now)
-        taken = Payout.objects.filter(free, pk=self.payout_id, status__in=Payout.ADVANCING).update(
+        statuses = Payout.ADVANCING if only is None else (only,)
+        taken = Payout.objects.filter(free, pk=self.payout_id, status__in=statuses).update(
             lease_token=self.lease, lease_until=self.now + timedelta(seconds=LEASE_SECONDS)
         )
         if taken != 1:
@@ -252,12 +253,12 @@ class PayoutPass:
             return self.now
         return self._unknown(payout, attempt, verdict.reason)
 
-    def expire(self, payout: Payout, attempt: PayoutAttempt, reason: str) -> None:
+    def expire(self, payout: Payout, attempt: PayoutAttempt, reason: str, *, actor: object | None = None) -> None:
         """Proven never to land: the payout may be signed anew."""
         with transaction.atomic():
-            changes = {"error": reason[:200]}
-            ATTEMPT.move(attempt, to=PayoutAttempt.State.EXPIRED, reason=reason, at=self.now, changes=changes)
-            PAYOUT.move(payout, to=Payout.Status.READY, reason=reason, at=self.now)
+            error = {"error": reason[:200]}
+            ATTEMPT.move(attempt, to="expired", reason=reason, at=self.now, actor=actor, changes=error)
+            PAYOUT.move(payout, to=Payout.Status.READY, reason=reason, at=self.now, actor=actor, changes={"note": ""})
 
     def _unknown(self, payout: Payout, attempt: PayoutAttempt, reason: str) -> datetime:
         log.error("payout_unknown", payout=str(payout.pk), attempt=str(attempt.pk), reason=reason)

@@ -53,7 +53,9 @@ def payout_settle(*, payout: Payout, attempt: PayoutAttempt, record: Transaction
         )
 
 
-def attempt_fail(*, payout: Payout, attempt: PayoutAttempt, record: TransactionRecord, now: datetime) -> None:
+def attempt_fail(
+    *, payout: Payout, attempt: PayoutAttempt, record: TransactionRecord, now: datetime, actor: object | None = None
+) -> None:
     """A final block has it, with an error: it moved nothing, cost its fee, and can never move anything."""
     with transaction.atomic():
         transfer_post(
@@ -64,8 +66,9 @@ def attempt_fail(*, payout: Payout, attempt: PayoutAttempt, record: TransactionR
             now=now,
         )
         changes = {"error": (record.error or "")[:200], "fee_lamports": record.fee_lamports, "rent_lamports": 0}
-        ATTEMPT.move(attempt, to=PayoutAttempt.State.FAILED, at=now, reason=record.error or "", changes=changes)
-        PAYOUT.move(payout, to=Payout.Status.READY, at=now, reason="the attempt failed")
+        error = record.error or ""
+        ATTEMPT.move(attempt, to=PayoutAttempt.State.FAILED, at=now, actor=actor, reason=error, changes=changes)
+        PAYOUT.move(payout, to=Payout.Status.READY, at=now, actor=actor, reason="the attempt failed")
 
 
 def _rent_lamports(payout: Payout, record: TransactionRecord) -> int:
