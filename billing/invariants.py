@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from billing.selectors import integrity
+from billing.services import treasury_difference
 from core.invariants import Invariant, Violation
 
 
@@ -45,3 +46,12 @@ class DepositsArePosted(_Books):
     """A deposit is posted with exactly what arrived."""
 
     name = "billing.deposits"
+
+
+class TreasuryIsOnChain(Invariant):
+    """Vault and hot wallet hold what the books say. Without a chain or an answer nothing is known, and nothing found."""
+
+    name = "billing.treasury"
+
+    def check(self) -> list[Violation]:
+        return [self.violation("treasury", sentence) for sentence in treasury_difference() or []]

@@ -40,3 +40,14 @@ def payout_submit(payout_id: str) -> str:
 @shared_task(name="billing.payouts_sweep", queue="money")
 def payouts_sweep() -> int:
     return services.payouts_sweep(now=clock.now())
+
+
+@shared_task(name="billing.treasury_read", queue="money")
+def treasury_read() -> int:
+    return services.treasury_read(now=clock.now())
+
+
+@shared_task(name="billing.books_check", queue="money")
+def books_check() -> str | None:
+    """The verifier's say over payouts: what it finds freezes them."""
+    return services.books_check(now=clock.now())

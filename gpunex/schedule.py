@@ -21,6 +21,8 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     "news": every("core.news_deliver", 5.0, "default"),
     "mails": every("accounts.mails_sweep", MINUTE),
     "deposits": every("billing.deposits_read", 5.0, "money"),
+    "treasury": every("billing.treasury_read", MINUTE, "money"),
+    "books": every("billing.books_check", 15 * MINUTE, "money"),
     "earnings": every("billing.earnings_mature", 5.0 if DEMO else MINUTE, "default"),
     # Every day is somebody's pay day; the run of a period is planned once, whoever asks how often.
     "payouts": every("billing.payouts_run", 10 * MINUTE, "money"),

@@ -29,6 +29,7 @@ INVARIANTS: list[str] = [
     "billing.invariants.PayoutsArePosted",
     "billing.invariants.EarningLinesAddUp",
     "billing.invariants.DepositsArePosted",
+    "billing.invariants.TreasuryIsOnChain",
     "marketplace.invariants.AttemptsHoldTheirGpus",
     "marketplace.invariants.ChargesAddUp",
     "marketplace.invariants.ActiveJobsHaveOneAttempt",

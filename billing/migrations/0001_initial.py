@@ -39,6 +39,7 @@ class Migration(migrations.Migration):
                             ("payout_settled", "Payout Settled"),
                             ("payout_cancelled", "Payout Cancelled"),
                             ("network_fee", "Network Fee"),
+                            ("funding", "Funding"),
                         ],
                         max_length=24,
                     ),
@@ -102,6 +103,7 @@ class Migration(migrations.Migration):
                             ("network_fee", "Network fees"),
                             ("rent", "Token account rent"),
                             ("suspense", "Suspense"),
+                            ("capital", "Operator's capital in the hot wallet"),
                         ],
                         max_length=24,
                     ),
@@ -701,6 +703,16 @@ class Migration(migrations.Migration):
                 ),
                 name="billing_payout_closed_by_transfer",
             ),
+        ),
+        migrations.AddIndex(
+            model_name="transfer",
+            index=models.Index(
+                condition=models.Q(("kind", "funding")), fields=["created_at"], name="billing_transfer_funding"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="payoutattempt",
+            index=models.Index(fields=["context_slot"], name="billing_attempt_recent"),
         ),
         migrations.AddIndex(
             model_name="posting",

@@ -33,6 +33,7 @@ class Account(models.Model):
         NETWORK_FEE = "network_fee", _("Network fees")
         RENT = "rent", _("Token account rent")
         SUSPENSE = "suspense", _("Suspense")
+        CAPITAL = "capital", _("Operator's capital in the hot wallet")
 
     LIVE_KINDS = (Kind.CUSTOMER, Kind.PROVIDER_PAYABLE, Kind.PAYOUT_IN_FLIGHT)
 

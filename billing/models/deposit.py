@@ -63,7 +63,7 @@ class Deposit(BaseModel):
 
 
 class ReaderCursor(models.Model):
-    """How far the reader has read one token account's finalized history."""
+    """How far the reader has read one token account's finalized history; no signature: watched, nothing read yet."""
 
     account = models.CharField(max_length=44, primary_key=True)
     signature = models.CharField(max_length=88)

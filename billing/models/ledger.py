@@ -32,6 +32,7 @@ class Transfer(BaseModel):
         PAYOUT_SETTLED = "payout_settled"
         PAYOUT_CANCELLED = "payout_cancelled"
         NETWORK_FEE = "network_fee"
+        FUNDING = "funding"
 
     source = models.CharField(max_length=160, unique=True)
     kind = models.CharField(max_length=24, choices=Kind)
@@ -41,6 +42,10 @@ class Transfer(BaseModel):
         db_default=Cast(Cast(CurrentTransaction(), models.TextField()), models.BigIntegerField()), editable=False
     )
     """The transaction that wrote the header: postings of another one are refused by a trigger."""
+
+    class Meta:
+        # The fundings of the hot wallet are few among very many, and asked for whenever it is read.
+        indexes = [models.Index(fields=["created_at"], name="billing_transfer_funding", condition=Q(kind="funding"))]
 
     def __str__(self) -> str:
         return self.source

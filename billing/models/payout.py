@@ -151,6 +151,8 @@ class PayoutAttempt(BaseModel):
                 fields=["payout"], condition=Q(state__in=ATTEMPT_LIVE), name="billing_attempt_one_live"
             ),
         ]
+        # The treasury's reader asks every minute which recent transactions are ours.
+        indexes = [models.Index(fields=["context_slot"], name="billing_attempt_recent")]
 
     def __str__(self) -> str:
         return f"attempt {self.n} of {self.payout_id}"

@@ -14,6 +14,7 @@ from billing.services.payouts.resolve import payout_resolve
 from billing.services.payouts.runs import payouts_freeze
 from billing.services.payouts.sweep import payouts_sweep
 from billing.services.policies import fee_rate_set, policies_demo_install, policy_set
+from billing.services.treasury import books_check, treasury_difference, treasury_read
 
 __all__ = [
     "EarningInput",
@@ -22,6 +23,7 @@ __all__ = [
     "UsageAnswer",
     "UsageInput",
     "account_open",
+    "books_check",
     "deposit_intent_open",
     "deposit_link",
     "deposits_read",
@@ -46,6 +48,8 @@ __all__ = [
     "service_credit_post",
     "transfer_post",
     "transfers_post_many",
+    "treasury_difference",
+    "treasury_read",
     "usage_post",
     "usage_post_many",
 ]

@@ -13,20 +13,14 @@ from django.db import transaction
 
 from accounts.models import Party
 from accounts.services import notification_send
-from billing.chain.deposits import (
-    OVERLAP_SLOTS,
-    Credit,
-    CreditPage,
-    DepositCursor,
-    credit_confirmed_by,
-    credits_read,
-)
-from billing.chain.errors import HistoryIncomplete, RpcError
+from billing.chain.deposits import Credit
 from billing.chain.wallets import new_reference, payment_link
-from billing.models import Account, Deposit, DepositIntent, ReaderCursor, Transfer
+from billing.models import Account, Deposit, DepositIntent, Transfer
+from billing.selectors.treasury import deposits_known
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.transfers import transfer_post
-from billing.services.network import Network, NetworkUnavailable, network
+from billing.services.network import NetworkUnavailable, network
+from billing.services.reading import credits_take
 from core.errors import Invalid
 from core.locks import lock_name
 from core.money import MICRO, format_usdc
@@ -37,8 +31,6 @@ DEPOSIT_MAX_MICRO = 1_000_000 * MICRO
 """A request above it is a slip of the keyboard. What arrives is credited whatever it is."""
 PAY_LABEL = "GPUnex"
 """What a wallet shows as the payee's name."""
-PAGES_PER_READ = 10
-"""Bounds one job; the next one, seconds later, reads on."""
 
 
 def deposit_intent_open(*, party: Party, amount_micro: int | None, now: datetime) -> DepositIntent:
@@ -76,43 +68,10 @@ def deposits_read(*, now: datetime) -> int:
     except NetworkUnavailable as error:
         log.warning("deposits_not_read", reason=error.message)
         return 0
-    found = 0
-    try:
-        for _ in range(PAGES_PER_READ):
-            page, recorded = _read_page(net, net.vault_account, now)
-            found += recorded
-            if not page.more:
-                break
-    except (HistoryIncomplete, RpcError) as error:
-        log.warning("deposits_not_read", reason=str(error))
-    return found
-
-
-def _read_page(net: Network, account: str, now: datetime) -> tuple[CreditPage, int]:
-    row = ReaderCursor.objects.filter(account=account).first()
-    cursor = None if row is None else DepositCursor(row.slot, row.signature)
-    since = 0 if cursor is None else cursor.slot - OVERLAP_SLOTS
-    known = set(Deposit.objects.filter(account=account, slot__gte=since).values_list("signature", flat=True))
-    page = credits_read(net.primary, token_account=account, mint=net.mint, cursor=cursor, known=known)
-    fresh = [credit for credit in page.credits if not credit.failed and credit.amount_micro > 0]
-    agreed = [credit for credit in fresh if credit_confirmed_by(net.second, credit)]
-    recorded = sum(_record(credit, now) for credit in agreed)
-    if len(agreed) < len(fresh):
-        # The second endpoint may only be late: what it does not know yet is read again, so the cursor waits for it.
-        log.warning("deposits_not_agreed", account=account, missing=len(fresh) - len(agreed))
-        return CreditPage(page.credits, cursor, more=False), recorded
-    if page.cursor is not None and page.cursor != cursor:
-        _move_cursor(account, row, page.cursor, now)
-    return page, recorded
-
-
-def _move_cursor(account: str, row: ReaderCursor | None, to: DepositCursor, now: datetime) -> None:
-    """Move the cursor on, unless a twin has moved it meanwhile: then it stands at least where we would put it."""
-    values = {"signature": to.signature, "slot": to.slot, "read_at": now}
-    if row is None:
-        ReaderCursor.objects.get_or_create(account=account, defaults=values)
-    else:
-        ReaderCursor.objects.filter(account=account, signature=row.signature).update(**values)
+    account = net.vault_account
+    return credits_take(
+        net, account=account, known=lambda since: deposits_known(account, since), record=_record, now=now
+    )
 
 
 def _record(credit: Credit, now: datetime) -> bool:
