@@ -9,6 +9,7 @@ import json
 import math
 import re
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Self, dataclass_transform
 from uuid import UUID
 
@@ -243,7 +244,7 @@ class Message:
         """The message in a JSON object. Raises ProtocolError."""
         if not isinstance(value, dict):
             raise ProtocolError("", value, "an object")
-        known = {each.name: each.metadata[_WIRE] for each in fields(cls)}
+        known = _wires(cls)
         if not cls.STRAY_FIELDS_IGNORED:
             for name in value:
                 if name not in known:
@@ -265,7 +266,13 @@ class Message:
 
     def to_dict(self) -> dict[str, Any]:
         """The message as JSON-ready containers; `parse` reads it back to an equal message."""
-        return {each.name: each.metadata[_WIRE].write(getattr(self, each.name)) for each in fields(self)}
+        return {name: kind.write(getattr(self, name)) for name, kind in _wires(type(self)).items()}
+
+
+@cache
+def _wires(message: type[Message]) -> dict[str, Wire]:
+    """Field name → its wire type. Asked for every message that is read or written, so it is worked out once."""
+    return {each.name: each.metadata[_WIRE] for each in fields(message)}
 
 
 def json_read(body: bytes) -> Any:

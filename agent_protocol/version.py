@@ -1,5 +1,7 @@
 """Versions of the protocol and of the agent, and how two agent versions compare."""
 
+from functools import lru_cache
+
 PROTOCOL = 1
 
 AGENT_VERSION = "0.1.0"
@@ -27,6 +29,7 @@ def version_tuple(version: str) -> tuple[int, ...]:
     return tuple(parts)
 
 
+@lru_cache(maxsize=1024)
 def version_at_least(version: str, minimum: str) -> bool:
     """Whether `version` is `minimum` or newer; missing parts count as 0, an unreadable version is too old."""
     found, wanted = version_tuple(version), version_tuple(minimum)

@@ -61,6 +61,10 @@ def stage() -> Iterator[Stage]:
         valkey.start()
         postgres.create_roles()
         postgres.create_database(DATABASE)
+        with postgres.cursor("postgres") as cursor:
+            # Its transactions would be counted as the product's.
+            cursor.execute("ALTER SYSTEM SET autovacuum = off")
+            cursor.execute("SELECT pg_reload_conf()")
         environment = os.environ | {
             "DATABASE_URL": postgres.url(APP_ROLE, DATABASE),
             "DATABASE_OWNER_URL": postgres.url(OWNER_ROLE, DATABASE),

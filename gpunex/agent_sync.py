@@ -14,10 +14,11 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
+from agent_protocol.fields import json_write
 from agent_protocol.messages import AttemptStatus, BenchmarkStatus, SyncRequest, inventory_digest
 from agent_protocol.version import MINIMUM_AGENT_VERSION, PROTOCOL, version_at_least
 from benchmarks.services import run_observe
@@ -69,7 +70,7 @@ def sync(request: HttpRequest) -> HttpResponse:
         "minimum_agent_version": MINIMUM_AGENT_VERSION,
         "bell": {"path": "/agent/v1/bell", "ticket": bell.ticket_issue(machine_channel(session.machine.id))},
     }
-    return JsonResponse(reply)
+    return HttpResponse(json_write(reply), content_type="application/json")
 
 
 def _slow_down(session: Session) -> None:

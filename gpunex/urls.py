@@ -6,9 +6,11 @@ from django.contrib import admin
 from django.urls import include, path
 
 from gpunex import health, home, provider
+from gpunex.api_urls import agent_api
 from gpunex.api_urls import urlpatterns as api_urlpatterns
 
 urlpatterns = [
+    *agent_api,
     path("", home.home, name="home"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
