@@ -84,12 +84,11 @@ class Batch:
         while not self._stopping.wait(FLUSH_SECONDS):
             try:
                 self.flush()
+                close_old_connections()
             except redis.RedisError as error:
                 log.warning("heartbeats_wait_for_valkey", error=repr(error))
             except Exception:  # the thread must live as long as the process
                 log.warning("heartbeats_not_flushed", exc_info=True)
-            finally:
-                close_old_connections()
 
 
 BATCH = Batch(heartbeats_note, guard_note)

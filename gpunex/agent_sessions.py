@@ -16,7 +16,7 @@ from uuid import UUID
 import redis
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, close_old_connections
+from django.db import close_old_connections
 
 from core.bell import CHANNEL_PREFIX
 from core.ids import secret_hash
@@ -215,10 +215,9 @@ def _compare_for_ever() -> None:
         try:
             with COMPARING:
                 sessions_compare(MEMORY)
-        except DatabaseError as error:
-            log.warning("agent_sessions_not_compared", error=repr(error))
-        finally:
             close_old_connections()
+        except Exception as error:  # the thread must live as long as the process
+            log.warning("agent_sessions_not_compared", error=repr(error))
 
 
 def _listen_for_ever() -> None:
