@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from solders.keypair import Keypair
 
@@ -24,10 +20,8 @@ from billing.services import (
 )
 from core import clock
 from tests.billing.chain.world import World
-from tests.billing.conftest import chain_settings
 from tests.factories.billing import earned
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 PASSES_MAX = 12
 
 
@@ -88,19 +82,3 @@ def transfers_on_chain(payout: Payout, chain: World) -> list[str]:
     """The successful transactions on chain that carry the payout's memo."""
     history = chain.rpc.signatures_for_address(chain.hot_wallet, commitment="finalized")
     return [row.signature for row in history if row.error is None and payout.pk in payout_ids_in_memo(row.memo)]
-
-
-def worker(point: str, payout: Payout, chain: World, *, now: datetime) -> subprocess.CompletedProcess[str]:
-    """A real process that takes the payout a pass further and dies at the point."""
-    return _run([point, str(payout.pk), str(now.timestamp())], chain)
-
-
-def celery_worker(point: str, chain: World) -> subprocess.CompletedProcess[str]:
-    """A real Celery worker on the money queue, which dies at the point of the first payout it gets."""
-    return _run([point, "celery"], chain)
-
-
-def _run(arguments: list[str], chain: World) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.billing.payout_worker", *arguments]
-    environment = os.environ | chain_settings(chain) | {"PROCESS": "worker"}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)

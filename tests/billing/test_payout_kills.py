@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import signal
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from celery import current_app
 from django.db import connection
 
 from accounts.models import Party
 from billing.models import Payout, PayoutAttempt
 from billing.selectors import in_flight_of, payable_of
-from billing.services import payout_advance, payouts_sweep
+from billing.services import payout_advance
 from billing.services.payouts.advance import PayoutPass
 from core import clock
 from tests.billing.chain.world import USDC, World
-from tests.billing.payouts import celery_worker, drive, released, transfers_on_chain, worker
+from tests.billing.nursery import Nursery, money_queue_empty
+from tests.billing.payouts import drive, released, transfers_on_chain
 
 AMOUNT = 7 * USDC + 1
 
@@ -32,6 +32,12 @@ FIRST_PASS = {
 }
 
 
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    with Nursery(tmp_path_factory.mktemp("workers")) as running:
+        yield running
+
+
 def settled_once(payout: Payout, wallet: str, chain: World) -> None:
     payout.refresh_from_db()
     assert payout.status == Payout.Status.SETTLED
@@ -43,57 +49,43 @@ def settled_once(payout: Payout, wallet: str, chain: World) -> None:
 
 
 @pytest.mark.parametrize("point", FIRST_PASS)
-def test_killed_on_the_way_to_the_node(
-    committed_db: str, chain: World, provider: Party, customer: Party, point: str
+def test_a_celery_worker_killed_on_the_way_to_the_node(
+    committed_db: str, chain: World, provider: Party, customer: Party, nursery: Nursery, point: str
 ) -> None:
-    payout, wallet = released(provider, customer, AMOUNT)
-    killed = worker(point, payout, chain, now=clock.now())
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert (PayoutAttempt.objects.count(), len(chain.control.facts()["mempool"])) == FIRST_PASS[point]
-    assert drive(payout, chain) == Payout.Status.SETTLED
-    settled_once(payout, str(wallet.pubkey()), chain)
-    assert drive(payout, chain) != Payout.Status.SUBMITTED
-    settled_once(payout, str(wallet.pubkey()), chain)
-
-
-def test_a_real_celery_worker_killed_between_commit_and_send(
-    committed_db: str, chain: World, provider: Party, customer: Party
-) -> None:
-    """What was enqueued at the release is never acknowledged; the next sweep finds the payout in the database."""
-    current_app.control.purge()
+    """Its message is never acknowledged, its lease never given back; the next worker's sweeps find the payout in the
+    database."""
+    money_queue_empty()
     payout, wallet = released(provider, customer, AMOUNT)  # its release enqueued billing.payout_submit
-    killed = celery_worker("after_commit_before_send", chain)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert PayoutAttempt.objects.get().state == PayoutAttempt.State.SIGNED
-    later = clock.now()
-    for minutes in (5, 10, 15):
-        payouts_sweep(now=later + timedelta(minutes=minutes))
-        chain.finalize()
+    assert nursery.celery(point, chain).killed()
+    assert (PayoutAttempt.objects.count(), len(chain.control.facts()["mempool"])) == FIRST_PASS[point]
+    with nursery.celery("never", chain) as fresh:
+        fresh.settle(payout)
+        settled_once(payout, str(wallet.pubkey()), chain)
+        fresh.repeat(payout)
     settled_once(payout, str(wallet.pubkey()), chain)
 
 
 @pytest.mark.parametrize("point", ["while_polling", "after_finalized_before_ledger"])
 def test_killed_after_it_was_sent(
-    committed_db: str, chain: World, provider: Party, customer: Party, point: str
+    committed_db: str, chain: World, provider: Party, customer: Party, nursery: Nursery, point: str
 ) -> None:
     payout, wallet = released(provider, customer, AMOUNT)
     payout_advance(payout_id=payout.pk, now=clock.now())
     chain.finalize()
-    killed = worker(point, payout, chain, now=clock.now() + timedelta(minutes=5))
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert nursery.one_pass(point, payout, chain, now=clock.now() + timedelta(minutes=5)).killed()
     assert drive(payout, chain) == Payout.Status.SETTLED
     settled_once(payout, str(wallet.pubkey()), chain)
 
 
 def test_killed_between_expired_and_the_next_attempt(
-    committed_db: str, chain: World, provider: Party, customer: Party
+    committed_db: str, chain: World, provider: Party, customer: Party, nursery: Nursery
 ) -> None:
     payout, wallet = released(provider, customer, AMOUNT)
     chain.control.fault("sendTransaction", "lose_transaction", times=1)
     payout_advance(payout_id=payout.pk, now=clock.now())
     chain.control.tick(170)
-    killed = worker("between_expired_and_next", payout, chain, now=clock.now() + timedelta(minutes=5))
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    later = clock.now() + timedelta(minutes=5)
+    assert nursery.one_pass("between_expired_and_next", payout, chain, now=later).killed()
     assert drive(payout, chain) == Payout.Status.SETTLED
     settled_once(payout, str(wallet.pubkey()), chain)
     assert list(payout.attempts.order_by("n").values_list("state", flat=True)) == ["expired", "settled"]
