@@ -57,12 +57,13 @@ class Session:
     """Attempt or run id → what was last passed on about it, and when (monotonic)."""
 
     def news(self, key: str, told: tuple[Any, ...], *, at: float, stale_after: float) -> bool:
-        """Whether this is to be passed on: something else than last time, or last time is long ago. Then remember it."""
+        """Whether this is to be passed on: something else than last time, or last time is long ago."""
         before = self.observed.get(key)
-        if before is not None and before[0] == told and at - before[1] < stale_after:
-            return False
+        return before is None or before[0] != told or at - before[1] >= stale_after
+
+    def passed_on(self, key: str, told: tuple[Any, ...], *, at: float) -> None:
+        """Remember what was recorded; called afterwards, so that a report whose recording failed is passed on again."""
         self.observed[key] = (told, at)
-        return True
 
     def keep_only(self, keys: set[str]) -> None:
         """Forget what is no longer reported."""

@@ -119,10 +119,13 @@ def _statuses_came(session: Session, message: SyncRequest, now: datetime) -> boo
         stale_after = CONFIRM_SECONDS if status.state == "running" else float("inf")
         if session.news(status.attempt_id, told, at=at, stale_after=stale_after):
             _observe_attempt(session, status, now)
+            session.passed_on(status.attempt_id, told, at=at)
             moved = True
     for run in message.benchmarks:
-        if session.news(run.run_id, (run.state, run.progress_percent), at=at, stale_after=CONFIRM_SECONDS):
+        progress = (run.state, run.progress_percent)
+        if session.news(run.run_id, progress, at=at, stale_after=CONFIRM_SECONDS):
             _observe_run(session, run, now)
+            session.passed_on(run.run_id, progress, at=at)
             moved = True
     named = {status.attempt_id for status in message.attempts} | {run.run_id for run in message.benchmarks}
     session.keep_only(named)

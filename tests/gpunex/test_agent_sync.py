@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 import redis
+from django.db import OperationalError
 from django.test import Client
 from django.test.utils import override_settings
 
@@ -296,6 +297,25 @@ def test_a_reported_state_moves_the_attempt_and_a_stale_token_moves_nothing(db: 
     attempt.refresh_from_db()
     assert attempt.status == "running"
     assert AttemptEvidence.objects.get(attempt=attempt).code == "stale_token"
+
+
+def test_a_report_whose_recording_failed_is_passed_on_by_the_next_sync(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = machine_new(provider_new(), measured=False)
+    host, run = Host(machine), _offered(machine)
+    report = {"run_id": str(run.pk), "state": "running", "progress_percent": 10}
+    with monkeypatch.context() as broken:
+
+        def no_database(**_: object) -> None:
+            raise OperationalError("the database is away")
+
+        broken.setattr(agent_sync, "run_observe", no_database)
+        with pytest.raises(OperationalError):
+            host.sync(benchmarks=[report])
+    host.sync(benchmarks=[report])
+    run.refresh_from_db()
+    assert run.status == "running"
 
 
 def test_a_running_benchmark_is_noticed(db: None) -> None:
