@@ -33,4 +33,5 @@ INVARIANTS: list[str] = [
     "marketplace.invariants.AttemptsHoldTheirGpus",
     "marketplace.invariants.ChargesAddUp",
     "marketplace.invariants.ActiveJobsHaveOneAttempt",
+    "marketplace.invariants.HoldsBelongToOpenRentals",
 ]

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from django.db import connection
 
+from billing.selectors import holds_open
 from core.invariants import Invariant, Violation
+from marketplace.models import Rental
+from marketplace.models.rental import HOLD_PREFIX
 
 _CLAIMS = """
 SELECT attempt.id, rental.gpus, count(claim.id) FROM marketplace_attempt attempt
@@ -74,3 +77,21 @@ class ActiveJobsHaveOneAttempt(Invariant):
 
     def check(self) -> list[Violation]:
         return [self.violation(job, f"has {live} live attempts for its status") for job, live in _rows(_ACTIVE)]
+
+
+class HoldsBelongToOpenRentals(Invariant):
+    """Money is set aside for a rental exactly until it is settled: no hold is forgotten, none is given back early."""
+
+    name = "holds_belong_to_open_rentals"
+
+    def check(self) -> list[Violation]:
+        # Two queries are two moments, so only what both looks show is wrong.
+        forgotten, missing = (first & second for first, second in zip(self._look(), self._look(), strict=True))
+        found = [self.violation(source, "is open, its rental is settled or was never") for source in sorted(forgotten)]
+        return found + [self.violation(source, "is not open, its rental is not settled") for source in sorted(missing)]
+
+    def _look(self) -> tuple[set[str], set[str]]:
+        held = holds_open(HOLD_PREFIX)
+        rentals = Rental.objects.filter(settled_at__isnull=True).values_list("pk", flat=True)
+        wanted = {f"{HOLD_PREFIX}{rental_id}" for rental_id in rentals}
+        return held - wanted, wanted - held

@@ -1,6 +1,6 @@
 from billing.selectors.balances import Balance, balance_of, in_flight_of, payable_of, pending_of
 from billing.selectors.earnings import Earnings, earnings_by_day, earnings_of
-from billing.selectors.history import HistoryRow, customer_history, holds_of
+from billing.selectors.history import HistoryRow, customer_history, holds_of, holds_open
 from billing.selectors.payouts import (
     PayoutRow,
     cycle_of,
@@ -24,6 +24,7 @@ __all__ = [
     "earnings_of",
     "fee_bps_at",
     "holds_of",
+    "holds_open",
     "in_flight_of",
     "next_payout_on",
     "payable_of",

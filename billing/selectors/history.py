@@ -52,3 +52,8 @@ def holds_of(party: Party) -> list[Hold]:
     """What is set aside for running jobs."""
     held = Hold.objects.filter(account__owner=party, account__kind=Account.Kind.CUSTOMER, state=Hold.State.OPEN)
     return list(held.filter(amount_micro__gt=0).order_by("-created_at"))
+
+
+def holds_open(prefix: str) -> set[str]:
+    """The sources of all open holds that begin with ``prefix``."""
+    return set(Hold.objects.filter(state=Hold.State.OPEN, source__startswith=prefix).values_list("source", flat=True))

@@ -5,12 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from django.db import transaction
+import structlog
+from django.db import DatabaseError, transaction
 
 from accounts.models import Party
 from billing.models import Account, EarningLine, Transfer
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.transfers import transfer_post
+from core.errors import DomainError
+
+log = structlog.get_logger(__name__)
 
 LINES_AT_ONCE = 5_000
 """Lines per transfer: enough for a week of a large provider, small enough for a short transaction."""
@@ -21,8 +25,11 @@ def earnings_mature(*, now: datetime) -> int:
     due = EarningLine.objects.filter(matured_at__isnull=True, matures_at__lte=now)
     moved = 0
     for party in Party.objects.filter(pk__in=due.values("provider")).order_by("pk"):
-        while lines := _mature_some(party, now):
-            moved += lines
+        try:
+            while lines := _mature_some(party, now):
+                moved += lines
+        except (DatabaseError, DomainError):
+            log.exception("earnings_not_matured", party=str(party.pk))
     return moved
 
 

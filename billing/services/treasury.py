@@ -63,7 +63,7 @@ def treasury_difference() -> list[str] | None:
             return None
         return _compare(net)
     except (NetworkUnavailable, HistoryIncomplete, RpcError) as error:
-        log.warning("treasury_unknown", reason=str(error))
+        log.info("treasury_unknown", reason=str(error))
         return None
 
 

@@ -5,6 +5,8 @@ from django.db.models import F, Q
 
 from core.models import BaseModel
 
+HOLD_PREFIX = "hold:rental:"
+
 
 class Rental(BaseModel):
     """The agreement behind one attempt: who pays whom which rate for which GPUs. Rate and fee are fixed for its life.
@@ -49,7 +51,7 @@ class Rental(BaseModel):
     @property
     def hold_source(self) -> str:
         """The name of its hold in billing."""
-        return f"hold:rental:{self.pk}"
+        return f"{HOLD_PREFIX}{self.pk}"
 
 
 class RentalGpu(models.Model):

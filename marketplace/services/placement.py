@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from uuid import UUID
 
+import structlog
 from django.db import transaction
 from django.db.models import Q, Sum
 
@@ -31,6 +32,8 @@ from marketplace.services.stopping import ATTEMPT_KIND
 from marketplace.states import JOB, OFFER_SECONDS, QUEUE_SECONDS
 from providers.models import Gpu
 from providers.services import gpus_claim, plan_put
+
+log = structlog.get_logger(__name__)
 
 TOKEN_PREFIX = "gpxt"
 QUEUE_READ = 10_000
@@ -64,7 +67,7 @@ def jobs_place(*, now: datetime) -> int:
         count, _since, customer = heapq.heappop(order)
         job = queues[customer].popleft()
         wish = _wish(job)
-        result = Placed.CAPACITY if wish in hopeless else job_place(job_id=job.pk, now=now)
+        result = Placed.CAPACITY if wish in hopeless else _place_alone(job.pk, now)
         if result is Placed.PLACED:
             placed += 1
             count += job.gpu_count
@@ -73,6 +76,15 @@ def jobs_place(*, now: datetime) -> int:
         if queues[customer]:
             heapq.heappush(order, (count, queues[customer][0].created_at, customer))
     return placed
+
+
+def _place_alone(job_id: UUID, now: datetime) -> Placed:
+    """One customer's job that cannot be placed for a fault of ours must not stand in front of everybody's."""
+    try:
+        return job_place(job_id=job_id, now=now)
+    except Exception:
+        log.exception("job_not_placed", job=str(job_id))
+        return Placed.GONE
 
 
 def queue_sweep(*, now: datetime) -> int:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db import transaction
+import structlog
+from django.db import DatabaseError, transaction
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Value
 
+from core.errors import DomainError
 from core.states import SYSTEM
 from marketplace.models import Attempt, Job
 from marketplace.services.closing import attempt_close
 from marketplace.services.stopping import attempt_stop_by_id
 from marketplace.states import LIMIT_MARGIN_SECONDS, PARTITION_MARGIN_SECONDS
+
+log = structlog.get_logger(__name__)
 
 HEARD_SECONDS = 90
 """A machine heard from within this time is reachable (beyond it, reliability calls it offline)."""
@@ -28,10 +33,21 @@ def attempts_sweep(*, now: datetime) -> int:
     and five minutes, so its agent has stopped it: lost. Stopping: see _stop_overdue.
     """
     due = Attempt.objects.exclude(status="ended").filter(lease_until__lte=now).order_by("lease_until")
-    touched = sum(_expire(attempt_id, now) for attempt_id in due.values_list("pk", flat=True)[:BATCH])
-    for attempt_id in _over_limit(now):
-        touched += attempt_stop_by_id(attempt_id=attempt_id, reason="time_limit", actor=SYSTEM, now=now)
-    return touched
+    touched = sum(_alone(_expire, attempt_id, now) for attempt_id in due.values_list("pk", flat=True)[:BATCH])
+    return touched + sum(_alone(_stop_over_limit, attempt_id, now) for attempt_id in _over_limit(now))
+
+
+def _alone(act: Callable[[UUID, datetime], bool], attempt_id: UUID, now: datetime) -> bool:
+    """One attempt that cannot be acted on must not keep the GPUs and holds of all that come after it."""
+    try:
+        return act(attempt_id, now)
+    except (DatabaseError, DomainError):
+        log.exception("attempt_not_swept", attempt=str(attempt_id))
+        return False
+
+
+def _stop_over_limit(attempt_id: UUID, now: datetime) -> bool:
+    return attempt_stop_by_id(attempt_id=attempt_id, reason="time_limit", actor=SYSTEM, now=now)
 
 
 def _over_limit(now: datetime) -> list[UUID]:

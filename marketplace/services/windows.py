@@ -10,10 +10,10 @@ from datetime import datetime
 from uuid import UUID
 
 import structlog
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 
 from billing.services import hold_extend
-from core.errors import Conflict, InsufficientFunds, NotFound
+from core.errors import DomainError, InsufficientFunds
 from core.money import charge_micro
 from core.states import SYSTEM
 from marketplace import pricing
@@ -90,12 +90,19 @@ def holds_renew(*, now: datetime) -> int:
     renewed = 0
     for rental_id, attempt_id in low:
         try:
-            renewed += _renew(rental_id, now)
-        except InsufficientFunds:
-            attempt_stop_by_id(attempt_id=attempt_id, reason="balance_exhausted", actor=SYSTEM, now=now)
-        except (NotFound, Conflict):
+            renewed += _renew_or_stop(rental_id, attempt_id, now)
+        except (DatabaseError, DomainError):
+            # A lock that another holds too long, a hold that is closed: looked at again in a minute, the others now.
             log.exception("hold_not_renewed", rental=str(rental_id))
     return renewed
+
+
+def _renew_or_stop(rental_id: UUID, attempt_id: UUID, now: datetime) -> bool:
+    try:
+        return _renew(rental_id, now)
+    except InsufficientFunds:
+        attempt_stop_by_id(attempt_id=attempt_id, reason="balance_exhausted", actor=SYSTEM, now=now)
+        return False
 
 
 def _renew(rental_id: UUID, now: datetime) -> bool:

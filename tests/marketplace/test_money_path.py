@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from accounts.models import User
 from accounts.selectors import party_of
 from billing.selectors import balance_of, earnings_of, payable_of, pending_of
 from billing.selectors.balances import house_balance
-from billing.services import earnings_mature, fee_rate_set, policy_set
+from billing.services import earnings_mature, fee_rate_set, hold_place, hold_release, policy_set
 from core.errors import Conflict
+from marketplace.invariants import HoldsBelongToOpenRentals
 from marketplace.models import Charge, Rental
 from marketplace.services import (
     Placed,
@@ -22,15 +25,19 @@ from marketplace.services import (
     holds_renew,
     job_place,
     jobs_place,
+    placement,
     queue_sweep,
     rate_set,
     rental_settle,
     rentals_settle_ended,
     settlement,
+    sweeping,
     usage_settle,
+    windows,
     windows_close,
 )
-from tests.factories.marketplace import Agent, Story, job_new, live_attempt, story
+from tests.factories.billing import funded
+from tests.factories.marketplace import Agent, Story, job_new, listing_new, live_attempt, story
 from tests.marketplace.conftest import At
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("books")]
@@ -123,6 +130,66 @@ class TestLeaks:
         told.agent.end(told.attempt, at=at(60), elapsed=2**53 - 1)
         assert rental_settle(rental_id=rental_of(told).pk, now=at(61))
         assert rental_of(told).billed_seconds == 60  # since it was offered: before that it cannot have run
+
+    def test_an_attempt_that_cannot_be_swept_does_not_keep_the_machines_of_others(
+        self, ravi: User, eve: User, at: At, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        poisoned, healthy = story(ravi, now=at(0)), story(eve, now=at(1))
+        expire = sweeping._expire
+
+        def refuse(attempt_id: object, now: datetime) -> bool:
+            if attempt_id == poisoned.attempt.pk:
+                raise Conflict("its outcome was told before")
+            return expire(healthy.attempt.pk, now)
+
+        monkeypatch.setattr(sweeping, "_expire", refuse)
+        assert attempts_sweep(now=at(120)) == 1
+        assert healthy.reload().attempt.status == "ended"
+
+    def test_a_hold_that_cannot_be_renewed_does_not_keep_others_from_it(
+        self, ravi: User, eve: User, at: At, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        poisoned, healthy = (story(person, now=at(0), time_limit_s=4 * HOUR) for person in (ravi, eve))
+        for told in (poisoned, healthy):
+            told.agent.observe(told.attempt, "running", at=at(0), elapsed=0)
+        renew = windows._renew
+
+        def refuse(rental_id: object, now: datetime) -> bool:
+            if rental_id == rental_of(poisoned).pk:
+                raise OperationalError("canceling statement due to lock timeout")
+            return renew(rental_of(healthy).pk, now)
+
+        monkeypatch.setattr(windows, "_renew", refuse)
+        assert holds_renew(now=at(50 * 60)) == 1
+        assert balance_of(party_of(eve)).held_micro > balance_of(party_of(ravi)).held_micro
+
+    def test_a_job_that_breaks_the_scheduler_does_not_stand_in_front_of_everybodys(
+        self, ravi: User, eve: User, at: At, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        listing_new(gpus=2)
+        for person in (ravi, eve):
+            funded(person, START, now=at(0))
+        poisoned, healthy = job_new(ravi, now=at(0)), job_new(eve, now=at(1))
+        plan = placement.attempt_plan
+
+        def refuse(**options: Any) -> dict[str, object]:
+            if options["job"].pk == poisoned.pk:
+                raise ValueError("environment: found something the wire does not carry")
+            return plan(**options)
+
+        monkeypatch.setattr(placement, "attempt_plan", refuse)
+        assert jobs_place(now=at(2)) == 1
+        healthy.refresh_from_db()
+        assert healthy.status == "active"
+        assert balance_of(party_of(ravi)).held_micro == 0
+
+    def test_a_forgotten_hold_is_found(self, ravi: User, at: At) -> None:
+        funded(ravi, START, now=at(0))
+        assert HoldsBelongToOpenRentals().check() == []
+        hold_place(party=party_of(ravi), amount_micro=1, source="hold:rental:gone", now=at(0))
+        (found,) = HoldsBelongToOpenRentals().check()
+        assert (found.subject, found.message) == ("hold:rental:gone", "is open, its rental is settled or was never")
+        hold_release(source="hold:rental:gone", now=at(1))
 
 
 class TestStories:
