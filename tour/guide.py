@@ -45,7 +45,11 @@ class Guide:
 
     @property
     def wallet(self) -> Wallet:
-        return Wallet(self.rpc_url, self.data / "tour-wallet.json")
+        return self.wallet_of("tour")
+
+    def wallet_of(self, name: str) -> Wallet:
+        """Everybody has their own, so that nobody's balance moves under another's eyes."""
+        return Wallet(self.rpc_url, self.data / f"{name}-wallet.json")
 
     def saw(self, text: str) -> None:
         self.said.append(text)

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 from tour.guide import Guide, only, usdc
 from tour.visitor import NotSeen, Page, Visitor
+from tour.wallet import Wallet
+from tour.work import ADA, FIRST_WORK
 
-ADA = "ada-compute"
 GREETING = "hello from the tour"
 DEPOSIT = "25"
 RATE = "7.20"
@@ -146,23 +147,38 @@ def rate_and_market(guide: Guide) -> None:
 
 def deposit(guide: Guide) -> None:
     """Ravi opens a deposit, pays it with a wallet on the localnet, and exactly that is credited."""
-    ravi, wallet = guide.visitor("ravi"), guide.wallet
-    before = ravi.api("billing/balance")["balance_micro"]
-    page = ravi.get("/billing/")
-    page = ravi.submit(page, page.form("amount"), amount=DEPOSIT)
+    ravi = guide.visitor("ravi")
+    names = {work.name for work in FIRST_WORK}
+
+    def quiet() -> bool:
+        """His first jobs (tour.customers) have come and gone: from here on the tour counts every cent."""
+        jobs = ravi.api("jobs")["jobs"]
+        here = names <= {job["name"] for job in jobs} or len(jobs) > len(names)
+        return here and all(map(_ended, jobs)) and ravi.api("billing/balance")["held_micro"] == 0
+
+    guide.until("Ravi's first jobs have ended", quiet, seconds=120)
+    pay_in(guide, "ravi", DEPOSIT, guide.wallet)
+
+
+def pay_in(guide: Guide, who: str, amount: str, wallet: Wallet) -> None:
+    """Somebody pays in whole USDC through the page; returns when it is credited."""
+    visitor = guide.visitor(who)
+    before = visitor.api("billing/balance")["balance_micro"]
+    page = visitor.get("/billing/")
+    page = visitor.submit(page, page.form("amount"), amount=amount)
     link = page.by_id.get("pay-link", "").strip()
     if not link.startswith("solana:"):
         raise NotSeen(f"{page.url} shows no payment link: {page.text[:400]}")
-    wallet.fill(2 * int(DEPOSIT) * 1_000_000)
-    guide.until("the wallet is filled", lambda: wallet.usdc() >= int(DEPOSIT) * 1_000_000)
-    signature, amount = wallet.pay(link)
-    guide.saw(f"paid {usdc(amount)} from {wallet.address}, transaction {signature[:16]}…")
+    wallet.fill(2 * int(amount) * 1_000_000)
+    guide.until("the wallet is filled", lambda: wallet.usdc() >= int(amount) * 1_000_000)
+    signature, paid = wallet.pay(link)
+    guide.saw(f"paid {usdc(paid)} from {wallet.address}, transaction {signature[:16]}…")
     after = guide.until(
-        "the deposit is credited", lambda: _changed(ravi.api("billing/balance")["balance_micro"], before)
+        "the deposit is credited", lambda: _changed(visitor.api("billing/balance")["balance_micro"], before)
     )
-    if after != before + amount:
-        raise NotSeen(f"the balance went from {before} to {after}, not by {amount}")
-    ravi.get(urlsplit(page.url).path).shows("USDC", signature)
+    if after != before + paid:
+        raise NotSeen(f"the balance went from {before} to {after}, not by {paid}")
+    visitor.get(urlsplit(page.url).path).shows("USDC", signature)
     guide.saw(f"balance {usdc(before)} → {usdc(after)}")
 
 
@@ -266,7 +282,8 @@ def payout(guide: Guide) -> None:
         return next((row for row in fresh if row["status"] == "settled"), None)
 
     paid = guide.until(f"the run of {as_of} has paid Ada", settled, seconds=90)
-    if paid["amount_micro"] != payable:
+    # Other customers rent from Ada too: between looking and planning some more may have become payable.
+    if paid["amount_micro"] < payable:
         raise NotSeen(f"paid {paid['amount_micro']}, payable was {payable}")
     got = wallet.usdc() - held
     if got != paid["amount_micro"]:

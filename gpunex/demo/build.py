@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,11 +13,12 @@ from accounts.selectors import party_of
 from billing.services import policies_demo_install
 from core.money import parse_usdc
 from gpunex.demo.hosts import host_write
-from gpunex.demo.people import DOMAIN, cast_gather, person
-from gpunex.demo.world import ADA, OTHERS, PRICES, DemoProvider
+from gpunex.demo.people import CUSTOMERS, DOMAIN, cast_gather, person
+from gpunex.demo.world import ADA, APPLICANTS, OTHERS, PRICES, Applicant, DemoProvider
+from marketplace.models import Listing
 from marketplace.services import rate_set
-from providers.models import GpuModel, Machine, Provider
-from providers.selectors import machines_of, provider_of
+from providers.models import Application, GpuModel, Machine, Provider
+from providers.selectors import application_of, machines_of, provider_of
 from providers.services import (
     ApplicationInput,
     GpuGroupInput,
@@ -26,6 +28,7 @@ from providers.services import (
     enrolment_token_issue,
     machine_confirm,
 )
+from providers.services.application_input import OTHER
 
 CENT_MICRO = 10_000
 
@@ -38,6 +41,9 @@ def demo_build(folder: Path, *, now: datetime) -> None:
     for spec in OTHERS:
         owner = person(f"{spec.handle}@{DOMAIN}", name=spec.name, handle=spec.handle, password=None)
         _provider_build(spec, owner, cast["olga"], _other_hosts(folder, spec), now=now)
+    cast_gather(folder / "customers.json", cast=CUSTOMERS)
+    for applicant in APPLICANTS:
+        _apply(applicant, now=now)
 
 
 def _ada_hosts(folder: Path) -> list[Path]:
@@ -58,6 +64,22 @@ def _provider_build(spec: DemoProvider, owner: User, reviewer: User, hosts: list
     for slug in sorted({machine.model for machine in spec.machines}):
         model = GpuModel.objects.get(slug=slug)
         rate_set(provider=provider, gpu_model=model, rate_micro=asking_micro(slug, spec.price), actor=owner, now=now)
+
+
+def _apply(applicant: Applicant, *, now: datetime) -> None:
+    """Hand an application in that waits for Olga. What she decides is not undone by the next start."""
+    spec = applicant.provider
+    owner = person(f"{spec.handle}@{DOMAIN}", name=spec.name, handle=spec.handle, password=None)
+    known = application_of(party_of(owner))
+    if known is not None and known.status != Application.Status.DRAFT:
+        return
+    data = replace(_application(spec, owner), maintenance_note=applicant.note)
+    if applicant.other_model:
+        other = replace(data.groups[0], gpu_model=OTHER, other_model=applicant.other_model, quantity=1)
+        data = replace(data, groups=(*data.groups, other))
+    submitted = now - timedelta(hours=applicant.hours)
+    application = application_save_draft(party=party_of(owner), applicant=owner, data=data, now=submitted)
+    application_submit(application=application, actor=owner, now=submitted)
 
 
 def _approve(spec: DemoProvider, owner: User, reviewer: User, now: datetime) -> Provider:
@@ -123,3 +145,10 @@ def demo_follow(*, now: datetime) -> int:
                 machine_confirm(machine=machine, actor=owner, now=now)
         waiting += max(0, len(spec.machines) - len(here))
     return waiting
+
+
+def demo_unlisted() -> int:
+    """How many sound machines of the demo are not in the market yet."""
+    sound = sum(machine.share == 1.0 for spec in (ADA, *OTHERS) for machine in spec.machines)
+    handles = [spec.handle for spec in (ADA, *OTHERS)]
+    return max(0, sound - Listing.objects.filter(provider__party__handle__in=handles, visible=True).count())

@@ -24,6 +24,11 @@ CAST: dict[str, tuple[str, str]] = {
     "olga": ("Olga Petrova", "operator: /admin/"),
     "eve": ("Eve", "a new user"),
 }
+CUSTOMERS: dict[str, tuple[str, str]] = {
+    "zoe": ("Zoë Keller", "customer"),
+    "kenji": ("Kenji Sato", "customer"),
+}
+"""Who rents besides Ravi; tour.customers acts for them. Their log-ins lie in customers.json, beside the cast's."""
 OPERATOR = {"operator": ("Operator", "operator: /admin/")}
 """Who a plain installation starts with."""
 STAFF = ("olga", "operator")

@@ -29,6 +29,8 @@ class DemoMachine:
     gpus: int
     memory_gb: int
     gbps: str
+    share: float = 1.0
+    """What its cards measure, of what a healthy card of the model does."""
 
 
 @dataclass(frozen=True)
@@ -123,4 +125,43 @@ OTHERS = (
     _home("lisboa-lab", "Duarte Reis", "Lisbon", "PT", 0.6, DemoMachine("a100-pcie-40gb", 1, 256, "1"), months=6),
     _home("nairobi-compute", "Wanjiru Kamau", "Nairobi", "KE", 0.8, DemoMachine("rtx-4090-24gb", 1, 64, "0.5")),
     _home("warszawa-rig", "Piotr Zieliński", "Warsaw", "PL", 0.3, DemoMachine("rtx-4090-24gb", 2, 128, "1")),
+    # Too hot: its cards throttle far below the minimum, so that it stays out of the market, and its page says why.
+    _home(
+        "sofia-garage", "Elena Dimitrova", "Sofia", "BG", 0.4, DemoMachine("rtx-4090-24gb", 2, 64, "0.7", share=0.55)
+    ),
 )
+
+
+@dataclass(frozen=True)
+class Applicant:
+    """Who waits in the review queue: ``provider`` as the application says, handed in ``hours`` ago."""
+
+    provider: DemoProvider
+    hours: int
+    note: str = ""
+    other_model: str = ""
+    """A model that is not of the catalogue, offered besides."""
+
+
+APPLICANTS = (
+    Applicant(
+        _hall(
+            "nordlys-compute",
+            "Astrid Haugen",
+            "Nordlys Compute AB",
+            ("Luleå", "SE", "Node Pole 2"),
+            1.0,
+            DemoMachine("h100-sxm-80gb", 16, 2048, "25"),
+            DemoMachine("l40s-48gb", 8, 1024, "10"),
+            months=12,
+        ),
+        hours=27,
+        note="First Tuesday of the month, 02:00 to 04:00 local time.",
+    ),
+    Applicant(
+        _home("attic-rig", "Tomás Pereira", "Porto", "PT", 0.5, DemoMachine("rtx-4090-24gb", 3, 128, "0.8"), months=3),
+        hours=4,
+        other_model="NVIDIA Tesla K80",
+    ),
+)
+"""The rules propose enterprise for the first and warn of the second: no UPS, and a card that we do not take."""

@@ -158,7 +158,7 @@ class Marketplace:
         others = [sys.executable, str(ROOT / "bin" / "demo-hosts"), "--url", self.url, str(hosts / "others")]
         self._host("hosts-others", *others)
         self._child("demo-follow", sys.executable, "manage.py", "demo", "--follow", once=True)
-        self._host("demo-deposit", sys.executable, "-m", "tour.deposit", "--data", str(self.folder.path), once=True)
+        self._host("demo-customers", sys.executable, "-m", "tour.customers", "--data", str(self.folder.path))
 
     def watch(self) -> None:
         self.services.watch(self.say)
