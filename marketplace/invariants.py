@@ -85,8 +85,11 @@ class HoldsBelongToOpenRentals(Invariant):
     name = "holds_belong_to_open_rentals"
 
     def check(self) -> list[Violation]:
-        # Two queries are two moments, so only what both looks show is wrong.
-        forgotten, missing = (first & second for first, second in zip(self._look(), self._look(), strict=True))
+        forgotten, missing = self._look()
+        if forgotten or missing:
+            # Two queries are two moments: only what a second look shows too is wrong.
+            again = self._look()
+            forgotten, missing = forgotten & again[0], missing & again[1]
         found = [self.violation(source, "is open, its rental is settled or was never") for source in sorted(forgotten)]
         return found + [self.violation(source, "is not open, its rental is not settled") for source in sorted(missing)]
 
