@@ -9,7 +9,6 @@ import json
 import math
 import re
 from dataclasses import dataclass, field, fields
-from functools import cache
 from typing import Any, ClassVar, Self, dataclass_transform
 from uuid import UUID
 
@@ -269,10 +268,15 @@ class Message:
         return {name: kind.write(getattr(self, name)) for name, kind in _wires(type(self)).items()}
 
 
-@cache
+_WIRES: dict[type[Message], dict[str, Wire]] = {}
+
+
 def _wires(message: type[Message]) -> dict[str, Wire]:
     """Field name → its wire type. Asked for every message that is read or written, so it is worked out once."""
-    return {each.name: each.metadata[_WIRE] for each in fields(message)}
+    known = _WIRES.get(message)
+    if known is None:
+        known = _WIRES[message] = {each.name: each.metadata[_WIRE] for each in fields(message)}
+    return known
 
 
 def json_read(body: bytes) -> Any:

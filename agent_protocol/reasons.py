@@ -1,4 +1,4 @@
-"""Why things end badly, and whose fault it is: the one table that decides charge, score and retry.
+"""Why things end badly, and whose fault it is: the one table that decides credit, score and retry.
 
 Codes travel on the wire and stand in the database; sentences are the English source for whoever translates them.
 """
@@ -18,14 +18,14 @@ class Owner(StrEnum):
 class Reason:
     """One way an attempt ends.
 
-    charged: the customer pays for the time the container ran, with no service credit at the end.
+    credited: the customer gets the last hours of the time that the container ran back (billing's service credit).
     scored: the attempt counts in the provider's completion rate (as a success only for `completed`).
     retried: another attempt may follow, if the customer allows more than one.
     """
 
     code: str
     owner: Owner
-    charged: bool
+    credited: bool
     scored: bool
     retried: bool
     sentence: str
@@ -34,25 +34,32 @@ class Reason:
 def _customer(code: str, sentence: str) -> Reason:
     # The machine did what was asked of it: the time is paid, the provider's record is untouched, and a second attempt
     # would end the same way.
-    return Reason(code, Owner.CUSTOMER, charged=True, scored=False, retried=False, sentence=sentence)
+    return Reason(code, Owner.CUSTOMER, credited=False, scored=False, retried=False, sentence=sentence)
 
 
 def _provider(code: str, sentence: str) -> Reason:
-    return Reason(code, Owner.PROVIDER, charged=False, scored=True, retried=True, sentence=sentence)
+    return Reason(code, Owner.PROVIDER, credited=True, scored=True, retried=True, sentence=sentence)
 
 
 def _platform(code: str, sentence: str, *, retried: bool = True) -> Reason:
-    return Reason(code, Owner.PLATFORM, charged=False, scored=False, retried=retried, sentence=sentence)
+    return Reason(code, Owner.PLATFORM, credited=False, scored=False, retried=retried, sentence=sentence)
 
 
 def _unknown(code: str, sentence: str) -> Reason:
-    return Reason(code, Owner.UNKNOWN, charged=False, scored=False, retried=True, sentence=sentence)
+    return Reason(code, Owner.UNKNOWN, credited=False, scored=False, retried=True, sentence=sentence)
 
 
 COMPLETED = "completed"
 
 _REASONS = (
-    Reason(COMPLETED, Owner.CUSTOMER, True, True, False, "The command finished with exit code 0."),
+    Reason(
+        COMPLETED,
+        Owner.CUSTOMER,
+        credited=False,
+        scored=True,
+        retried=False,
+        sentence="The command finished with exit code 0.",
+    ),
     _customer("nonzero_exit", "The command finished with an exit code other than 0."),
     _customer("out_of_memory", "The job used more memory than it had asked for."),
     _customer("image_missing", "The registry does not have this image."),

@@ -8,7 +8,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as translate
 from django.utils.translation import gettext_lazy as _
 
-from agent_protocol.reasons import COMPLETED, STOP_REASONS, Owner, Reason, reason_get
+from agent_protocol.reasons import COMPLETED, STOP_REASONS, Reason, reason_get
 
 JOB_REASONS: dict[str, str | Promise] = {
     "no_capacity": _("No machine that fits became free within 24 hours."),
@@ -74,7 +74,7 @@ def decide(*, reason: str, cancel_requested: bool, tries: int, max_attempts: int
     An offer that was never taken up costs the customer no attempt: the job goes back to the queue.
     """
     found = reason_get(reason)
-    credited = found.owner is Owner.PROVIDER and not never_accepted
+    credited = found.credited and not never_accepted
     if found.code == COMPLETED:
         return Outcome("succeeded", found, credited=False)
     if cancel_requested:

@@ -93,8 +93,15 @@ def _submit(guide: Guide, who: str, work: Work) -> None:
     for row in customer.api("market/listings", model=work.model, limit="100")["listings"]:
         if row["provider"] == work.provider and row["gpus_free"] >= work.gpus:
             page = customer.get(f"/jobs/new/?listing={row['id']}")
-            order = {"name": work.name, "image": work.image, "command": work.command, "gpu_count": str(work.gpus)}
-            customer.submit(page, page.form("image"), **order, time_limit_s="1")
+            customer.submit(
+                page,
+                page.form("image"),
+                name=work.name,
+                image=work.image,
+                command=work.command,
+                gpu_count=str(work.gpus),
+                time_limit_s="1",
+            )
             return
 
 

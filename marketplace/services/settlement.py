@@ -12,7 +12,7 @@ from uuid import UUID
 import structlog
 from django.db import DatabaseError, connection, transaction
 
-from agent_protocol.reasons import Owner, reason_get
+from agent_protocol.reasons import reason_get
 from billing.services import EarningInput, UsageInput, hold_release, service_credit_post, usage_post_many
 from core.errors import DomainError
 from core.money import charge_micro
@@ -151,7 +151,7 @@ def _usage(rental: Rental, charge: Charge, now: datetime) -> UsageInput:
 
 def _credit(rental: Rental, now: datetime) -> int:
     """Give the last hours back when the provider's fault ended the attempt, once; returns micro-USDC."""
-    if reason_get(rental.attempt.reason).owner is not Owner.PROVIDER or rental.charged_micro == 0:
+    if not reason_get(rental.attempt.reason).credited or rental.charged_micro == 0:
         return 0
     amount = pricing.credit_micro(rate_micro=rental.rate_micro, gpus=rental.gpus, billed_seconds=rental.billed_seconds)
     # Only the charges that paid those hours: what a GPU earned before them may have matured and been paid out already.

@@ -21,7 +21,7 @@ def test_reasons_are_told_as_they_are() -> None:
         return "yes" if yes else "no"
 
     assert rows("code | owner") == [
-        [each.code, str(each.owner), word(each.charged), word(each.scored), word(each.retried), each.sentence]
+        [each.code, str(each.owner), word(each.credited), word(each.scored), word(each.retried), each.sentence]
         for each in REASONS.values()
     ]
 

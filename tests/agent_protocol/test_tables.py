@@ -20,12 +20,12 @@ GOOD = HostFacts(
 )
 
 
-def test_only_the_provider_is_scored_for_a_failure_and_only_the_customer_pays_for_one() -> None:
+def test_only_the_provider_is_scored_for_a_failure_and_only_his_is_credited() -> None:
     for reason in REASONS.values():
         failed = reason.code != "completed"
         if failed:
             assert reason.scored == (reason.owner is Owner.PROVIDER), reason
-            assert reason.charged == (reason.owner is Owner.CUSTOMER), reason
+            assert reason.credited == (reason.owner is Owner.PROVIDER), reason
             assert reason.retried == (reason.owner is not Owner.CUSTOMER), reason
         assert reason.sentence.endswith(".")
 
