@@ -47,6 +47,19 @@ venv_make() {
     "$base" -m venv .venv || fail "The virtual environment .venv could not be made with $base."
 }
 
+# packages_install FILE: with uv (seconds) where it can be had, else with pip (minutes); the hashes are checked either way.
+packages_install() {
+    local uv
+    uv=$(command -v uv || true)
+    if [ -z "$uv" ] && .venv/bin/python -m pip install --quiet --require-hashes -r requirements-tools.txt; then
+        uv=.venv/bin/uv
+    fi
+    if [ -n "$uv" ] && "$uv" pip install --quiet --python .venv/bin/python --require-hashes -r "$1"; then
+        return 0
+    fi
+    .venv/bin/python -m pip install --quiet --require-hashes -r "$1"
+}
+
 # environment_make FILE…: afterwards .venv has what the first FILE pins. A stamp remembers the file's hash; a current
 # stamp of any other FILE will do too (the development requirements contain those of bin/start).
 environment_make() {
@@ -62,11 +75,6 @@ environment_make() {
         fi
     done
     echo "Installing $wanted into .venv (once)"
-    if command -v uv >/dev/null 2>&1; then
-        uv pip install --quiet --python .venv/bin/python --require-hashes -r "$wanted" ||
-            fail "uv could not install $wanted; see above."
-    else
-        .venv/bin/python -m pip install --quiet --require-hashes -r "$wanted" || fail "pip could not install $wanted; see above."
-    fi
+    packages_install "$wanted" || fail "$wanted could not be installed; see above."
     file_hash .venv/bin/python "$wanted" >".venv/installed-${wanted%.txt}"
 }

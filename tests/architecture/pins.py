@@ -7,7 +7,13 @@ import sys
 
 from tests.architecture.layers import ROOT
 
-FILES = ("requirements.txt", "requirements-start.txt", "requirements-dev.txt", "agent/requirements.txt")
+FILES = (
+    "requirements.txt",
+    "requirements-tools.txt",
+    "requirements-start.txt",
+    "requirements-dev.txt",
+    "agent/requirements.txt",
+)
 
 
 def unpinned(text: str) -> list[str]:
