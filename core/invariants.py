@@ -5,12 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import structlog
 from django.conf import settings
+from django.core.cache import cache
 from django.utils.module_loading import import_string
 
 log = structlog.get_logger(__name__)
+
+RESULT_KEY = "core:invariants"
+RESULT_SECONDS = 3600
+"""Four checks in a row have to be missed before the last result is no longer known."""
+RESULT_MOST = 50
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,14 @@ class Violation:
     invariant: str
     subject: str
     message: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the last check of all invariants found."""
+
+    at: datetime
+    violations: list[Violation]
 
 
 class Invariant(ABC):
@@ -51,4 +66,15 @@ def check_all() -> list[Violation]:
         log.error(
             "invariant_violated", invariant=violation.invariant, subject=violation.subject, message=violation.message
         )
+    return found
+
+
+def result_keep(violations: list[Violation], *, now: datetime) -> None:
+    """Remember what a check of all found, for whoever looks: checking takes longer than a page may."""
+    cache.set(RESULT_KEY, Result(now, violations[:RESULT_MOST]), RESULT_SECONDS)
+
+
+def result_last() -> Result | None:
+    """What the last check found; None when none ran within RESULT_SECONDS."""
+    found: Result | None = cache.get(RESULT_KEY)
     return found

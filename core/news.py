@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Count, F, Min
 from django.utils.module_loading import import_string
 
 from core import clock, jobs
@@ -57,6 +57,13 @@ def publish_many(topic: str, subjects: Sequence[UUID], *, now: datetime) -> None
     if deliveries:
         Delivery.objects.bulk_create(deliveries)
         jobs.enqueue("core.news_deliver")
+
+
+def open_before(instant: datetime) -> tuple[int, datetime | None]:
+    """How many deliveries published before ``instant`` are still open, and when the oldest was published."""
+    rows = Delivery.objects.filter(done_at__isnull=True, published_at__lt=instant)
+    found = rows.aggregate(number=Count("pk"), oldest=Min("published_at"))
+    return found["number"], found["oldest"]
 
 
 def deliver(limit: int = BATCH) -> int:

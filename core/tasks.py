@@ -12,7 +12,9 @@ def news_deliver() -> int:
 
 @shared_task(name="core.invariants_check", queue="sweep")
 def invariants_check() -> int:
-    return len(invariants.check_all())
+    found = invariants.check_all()
+    invariants.result_keep(found, now=clock.now())
+    return len(found)
 
 
 @shared_task(name="core.partitions_keep", queue="sweep")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from allauth.mfa.utils import is_mfa_enabled
 from django.conf import settings
@@ -10,8 +10,13 @@ from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
+from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 from unfold.sites import UnfoldAdminSite
+
+from accounts.models import User
+from core import clock
+from gpunex.operations import operations_today
 
 NOT_ON_THE_WEB = frozenset({"auth", "account", "mfa"})
 """Groups, permissions, verified addresses and second factors: nobody grants rights or takes over a log-in by a form."""
@@ -23,6 +28,13 @@ class OperationsSite(UnfoldAdminSite):
         models: list[Any] = [model_or_iterable] if isinstance(model_or_iterable, type) else model_or_iterable
         ours = [model for model in models if model._meta.app_label not in NOT_ON_THE_WEB]
         super().register(ours, *args, **options)
+
+    index_template = "gpunex/admin/index.html"
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        """What needs doing today, instead of a list of tables."""
+        today = operations_today(cast(User, request.user), now=clock.now())
+        return super().index(request, {"today": today, "title": _("Today"), **(extra_context or {})})
 
     def has_permission(self, request: HttpRequest) -> bool:
         """Staff with a second factor. The demo's operator logs in by password alone: the demo listens on loopback only."""

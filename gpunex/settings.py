@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
+from django.templatetags.static import static
 from django.utils.translation import gettext_lazy as _
 
 from core import logs
@@ -268,6 +269,31 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {"TITLE": "GPUnex API", "VERSION": "1", "SERVE_INCLUDE_SCHEMA": False}
 
-UNFOLD = {"SITE_TITLE": "GPUnex", "SITE_HEADER": "GPUnex operations", "SITE_URL": "/", "SHOW_HISTORY": False}
+UNFOLD = {
+    "SITE_TITLE": "GPUnex",
+    "SITE_HEADER": _("GPUnex operations"),
+    "SITE_URL": "/",
+    "SITE_ICON": lambda _request: static("img/mark.svg"),
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("img/mark.svg")}],
+    "SHOW_HISTORY": False,
+    "STYLES": [lambda _request: static("css/admin.css")],
+    "SIDEBAR": {"show_search": True, "navigation": "gpunex.admin_navigation.navigation"},
+    # Our accent (static/css/tokens.css) in unfold's steps: its light look uses 600 and 700, its dark one 400 and 500.
+    "COLORS": {
+        "primary": {
+            "50": "oklch(97.5% .012 188)",
+            "100": "oklch(94.5% .025 188)",
+            "200": "oklch(89% .05 188)",
+            "300": "oklch(83% .085 188)",
+            "400": "oklch(76.8% .11 187)",
+            "500": "oklch(65% .11 188)",
+            "600": "oklch(49% .082 189)",
+            "700": "oklch(43% .072 188)",
+            "800": "oklch(37% .06 188)",
+            "900": "oklch(31% .05 188)",
+            "950": "oklch(23% .035 190)",
+        },
+    },
+}
 MIGRATION_LINTER_OPTIONS = {"exclude_apps": ["account", "mfa", "auth", "admin", "contenttypes", "sessions"]}
 LOGGING = logs.configure(level=env.text("LOG_LEVEL", "INFO"))

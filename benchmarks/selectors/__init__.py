@@ -7,6 +7,7 @@ from benchmarks.selectors.verdicts import (
     recent_meets,
     service_of,
     verdict_of,
+    verdicts_in_review,
 )
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "service_of",
     "suite_at",
     "verdict_of",
+    "verdicts_in_review",
 ]

@@ -8,6 +8,8 @@ from decimal import Decimal
 from statistics import median
 from uuid import UUID
 
+from django.db.models import Exists, OuterRef
+
 from benchmarks.models import Result, Run, Verdict
 from benchmarks.verification import BASELINE_RUNS, GPU_METRICS
 from core.spans import Span
@@ -82,3 +84,9 @@ def benchmark_baseline(gpu_id: UUID, *, as_of: datetime) -> dict[str, Decimal]:
         for metric, value in run.items():
             found[metric].append(value)
     return {metric: median(values[:BASELINE_RUNS]) for metric, values in found.items()}
+
+
+def verdicts_in_review() -> int:
+    """GPUs whose latest verdict waits for a person."""
+    newer = Verdict.objects.filter(gpu=OuterRef("gpu"), decided_at__gt=OuterRef("decided_at"))
+    return Verdict.objects.filter(~Exists(newer), in_review=True).count()

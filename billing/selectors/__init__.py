@@ -1,3 +1,4 @@
+from billing.selectors.attention import MoneyWaiting, money_waiting
 from billing.selectors.balances import Balance, balance_of, in_flight_of, payable_of, pending_of
 from billing.selectors.earnings import Earnings, earnings_by_day, earnings_of
 from billing.selectors.history import HistoryRow, customer_history, holds_of, holds_open
@@ -15,6 +16,7 @@ __all__ = [
     "Balance",
     "Earnings",
     "HistoryRow",
+    "MoneyWaiting",
     "PayoutRow",
     "balance_of",
     "customer_history",
@@ -26,6 +28,7 @@ __all__ = [
     "holds_of",
     "holds_open",
     "in_flight_of",
+    "money_waiting",
     "next_payout_on",
     "payable_of",
     "payouts_of",

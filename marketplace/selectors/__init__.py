@@ -1,3 +1,4 @@
+from marketplace.selectors.attention import jobs_open, listings_hidden
 from marketplace.selectors.fleet import MachineJob, machine_jobs
 from marketplace.selectors.gpus import gpus_sellable
 from marketplace.selectors.jobs import (
@@ -35,8 +36,10 @@ __all__ = [
     "gpus_sellable",
     "job_of",
     "jobs_of",
+    "jobs_open",
     "listing_of",
     "listings_count",
+    "listings_hidden",
     "listings_of_provider",
     "listings_search",
     "log_read",

@@ -7,6 +7,7 @@ from providers.selectors.applications import (
     business_days,
     review_queue,
 )
+from providers.selectors.attention import gpus_in_review, machines_waiting
 from providers.selectors.catalogue import aliases_known, models_offered
 from providers.selectors.credentials import credentials_forget, machine_by_credential
 from providers.selectors.fleet import (
@@ -28,10 +29,12 @@ __all__ = [
     "application_timeline",
     "business_days",
     "credentials_forget",
+    "gpus_in_review",
     "inventory_digest_of",
     "machine_by_credential",
     "machine_of",
     "machines_of",
+    "machines_waiting",
     "models_offered",
     "plan_of",
     "plan_version_of",

@@ -22,3 +22,8 @@ def score_of(subject_ids: Iterable[UUID]) -> dict[UUID, Score]:
 def score_parts(provider: Provider) -> Score | None:
     """A provider's stored score with its three parts, or None before the first computation."""
     return Score.objects.filter(subject_kind=Subject.PROVIDER, subject_id=provider.pk).first()
+
+
+def machines_offline() -> int:
+    """Machines in service that are offline."""
+    return MachineHealth.objects.filter(state="offline", machine__status="active").count()

@@ -1,0 +1,45 @@
+"""What of the money waits for staff."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Count, Sum
+
+from billing.models import Deposit, Payout
+from billing.selectors.payouts import payouts_frozen
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """So many things, worth so much (micro-USDC)."""
+
+    number: int = 0
+    amount_micro: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MoneyWaiting:
+    """``release``: reserved payouts that need a second person; ``stuck``: blocked or of unknown fate; ``suspense``:
+    deposits that belong to nobody yet; ``frozen``: why payouts are stopped, empty while they run."""
+
+    release: Waiting
+    stuck: Waiting
+    suspense: Waiting
+    frozen: str
+
+
+def money_waiting() -> MoneyWaiting:
+    status = Payout.Status
+    watched = Payout.objects.filter(status__in=(status.AWAITING_RELEASE, status.BLOCKED, status.UNKNOWN))
+    rows = watched.order_by().values("status").annotate(number=Count("pk"), total=Sum("amount_micro"))
+    payouts = {row["status"]: Waiting(row["number"], row["total"]) for row in rows}
+    blocked, unknown = payouts.get(status.BLOCKED, Waiting()), payouts.get(status.UNKNOWN, Waiting())
+    held = Deposit.objects.filter(state=Deposit.State.SUSPENSE).aggregate(number=Count("pk"), total=Sum("amount_micro"))
+    switch = payouts_frozen()
+    return MoneyWaiting(
+        release=payouts.get(status.AWAITING_RELEASE, Waiting()),
+        stuck=Waiting(blocked.number + unknown.number, blocked.amount_micro + unknown.amount_micro),
+        suspense=Waiting(held["number"], held["total"] or 0),
+        frozen=switch.reason if switch else "",
+    )
