@@ -80,6 +80,7 @@ _REASONS = (
     _platform("registry_unavailable", "The image registry did not answer."),
     _platform("registry_rate_limited", "The image registry limits how often images are pulled."),
     _platform("platform_stop", "The platform stopped the job."),
+    _platform("platform_outage", "The platform could not be reached for longer than the job allows."),
     _platform("orphaned", "The machine ran a job that the platform no longer knew."),
     _unknown("never_started", "The job did not start in time."),
     _unknown("unknown", "It is not known why the job ended."),

@@ -34,8 +34,8 @@ def reason_sentence(code: str) -> str:
 ATTEMPTS_MAX = 3
 LIMIT_SLACK_SECONDS = 5
 """Agent and engine each round seconds down and look every second or two; a stop this early is still the limit's."""
-LOST_REASONS = frozenset({"offline", "lease_expired", "orphaned"})
-"""The machine went away: nobody knows how far the job got. Every other bad end is a failure that was seen."""
+LOST_REASONS = frozenset({"offline", "lease_expired", "orphaned", "platform_outage"})
+"""The machine went away, or we did: nobody knows how far the job got. Every other bad end is a failure that was seen."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ def reason_judge(
     if ordered:
         return ordered
     if reported == COMPLETED:
+        return "unknown"
+    if reported == "platform_outage":
         return "unknown"
     if reported == "time_limit":
         return reported if elapsed_s is not None and elapsed_s + LIMIT_SLACK_SECONDS >= limit_s else "unknown"

@@ -11,3 +11,5 @@ SUSPECT_SECONDS = 45
 """Two missed heartbeats of 15 s ± 20 %: no new jobs, nothing else."""
 OFFLINE_SECONDS = 90
 """Five missed heartbeats; shorter silences are the internet's."""
+PULSE_GAP_SECONDS = 30
+"""Sweeps come every 5 s; when six were missed *we* were not looking: a platform outage, and nobody's silence."""

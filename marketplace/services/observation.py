@@ -28,6 +28,7 @@ from marketplace.states import (
     STOP_SECONDS,
 )
 from providers.models import Machine
+from reliability.selectors import listened_between
 
 CONFIRM_SECONDS = 20
 """How often a running attempt's evidence is written at most: syncs pass it on every 30 s, metering promises 60 s."""
@@ -187,6 +188,7 @@ def _end(
         job = type(attempt.job).objects.select_for_update().get(pk=attempt.job_id)
         attempt = Attempt.objects.select_for_update(of=("self",)).select_related("job").get(pk=attempt.pk)
         if attempt.status != Attempt.Status.ENDED:
+            heard_at = attempt.confirmed_at or attempt.created_at
             _last_evidence(attempt, machine, elapsed_s, now)
             reason = outcomes.reason_judge(
                 reported=reported,
@@ -195,6 +197,8 @@ def _end(
                 elapsed_s=elapsed_s,
                 limit_s=job.time_limit_s,
             )
+            if reason == "offline" and _silence_was_ours(heard_at, now, grace_s=job.disconnect_grace_s):
+                reason = "platform_outage"
             attempt_close(
                 attempt_id=attempt.pk,
                 reason=reason,
@@ -203,6 +207,12 @@ def _end(
                 actor=f"agent:{machine.pk}",
                 now=now,
             )
+
+
+def _silence_was_ours(heard_at: datetime, now: datetime, *, grace_s: int) -> bool:
+    """Whether an agent that stopped its job after the grace would have reached us but for our own outage."""
+    grace = timedelta(seconds=grace_s)
+    return listened_between(since=heard_at, until=now) < grace <= now - heard_at
 
 
 def _last_evidence(attempt: Attempt, machine: Machine, elapsed_s: int | None, now: datetime) -> None:

@@ -11,11 +11,13 @@ from django.db import DatabaseError, transaction
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Value
 
 from core.errors import DomainError
+from core.spans import ZERO
 from core.states import SYSTEM
 from marketplace.models import Attempt, Job
 from marketplace.services.closing import attempt_close
 from marketplace.services.stopping import attempt_stop_by_id
 from marketplace.states import LIMIT_MARGIN_SECONDS, PARTITION_MARGIN_SECONDS
+from reliability.selectors import listened_between
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +32,7 @@ def attempts_sweep(*, now: datetime) -> int:
     """Act on every lease that ran out and every overdue time limit; returns how many attempts were touched.
 
     Offered: back to the queue. Pulling, starting: never started. Running: the machine has been away for the job's grace
-    and five minutes, so its agent has stopped it: lost. Stopping: see _stop_overdue.
+    and five minutes in which we listened, so its agent has stopped it: lost. Stopping: see _stop_overdue.
     """
     due = Attempt.objects.exclude(status="ended").filter(lease_until__lte=now).order_by("lease_until")
     touched = sum(_alone(_expire, attempt_id, now) for attempt_id in due.values_list("pk", flat=True)[:BATCH])
@@ -69,7 +71,16 @@ def _expire(attempt_id: UUID, now: datetime) -> bool:
             return False
         if attempt.status == Attempt.Status.STOPPING:
             return _stop_overdue(attempt, now)
+        if attempt.status == Attempt.Status.RUNNING and (left := _patience_left(attempt, now)) > ZERO:
+            Attempt.objects.filter(pk=attempt.pk).update(lease_until=now + left)
+            return True
         return attempt_close(attempt_id=attempt.pk, reason=_EXPIRED[attempt.status], actor=SYSTEM, now=now)
+
+
+def _patience_left(attempt: Attempt, now: datetime) -> timedelta:
+    """For how much longer the silence of a running attempt is borne: while we were away ourselves it does not count."""
+    patience = timedelta(seconds=attempt.job.disconnect_grace_s + PARTITION_MARGIN_SECONDS)
+    return patience - listened_between(since=attempt.confirmed_at or attempt.created_at, until=now)
 
 
 def _stop_overdue(attempt: Attempt, now: datetime) -> bool:

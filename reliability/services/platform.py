@@ -13,13 +13,12 @@ from core.locks import lock_name
 from core.valkey import valkey
 from reliability.models import MachineHealth, PlatformOutage, PlatformPulse
 from reliability.selectors import live
+from reliability.states import PULSE_GAP_SECONDS
 
 log = structlog.get_logger(__name__)
 
 NO_VERDICT_SECONDS = 120
 """After a start nobody is called offline: every agent needs a chance to be heard again (a retry waits up to a minute)."""
-PULSE_GAP_SECONDS = 30
-"""Sweeps come every 5 s; when six were missed we were not looking."""
 REFILL_CHUNK = 5000
 
 

@@ -164,6 +164,7 @@ class TestOutcomes:
             ("cancelled", None, None, 5, "unknown"),
             ("balance_exhausted", None, None, 5, "unknown"),
             ("platform_stop", None, None, 5, "unknown"),
+            ("platform_outage", None, None, 5, "unknown"),
             ("time_limit", None, None, 54, "unknown"),
             ("time_limit", None, None, 59, "time_limit"),
             ("lease_expired", None, None, None, "lease_expired"),
