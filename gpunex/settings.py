@@ -155,7 +155,8 @@ CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 3600,  # above the longest time limit, or a slow job would run beside itself
-    "socket_timeout": 5,
+    # A worker's own reads block for longer than a request may.
+    "socket_timeout": 1 if PROCESS == "web" else 5,
     "socket_connect_timeout": 1,
     # A request never waits for a broker that is down: one try, at most a second (core.jobs).
     "max_retries": 1,

@@ -18,6 +18,7 @@ from uuid import uuid4
 import psycopg2
 import pytest
 from django.db import connections
+from django.utils import translation
 
 from tests import services as test_services
 from tests.plugin import SERVICES
@@ -88,6 +89,13 @@ def django_db_setup(django_db_blocker: Any, worker_id: str) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def worker_id(request: pytest.FixtureRequest) -> str:
     return getattr(request.config, "workerinput", {}).get("workerid", "main")
+
+
+@pytest.fixture(autouse=True)
+def _no_language_left_behind() -> Iterator[None]:
+    """A request in Chinese leaves its language active in this thread; the next test starts in English again."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture

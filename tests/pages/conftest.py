@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 from django.db import connections
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Request, sync_playwright
 
 from accounts.models import User
 from tests import conftest as databases
@@ -112,7 +112,12 @@ class Visit:
     def __post_init__(self) -> None:
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
-        self.page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+        self.page.on("requestfailed", self._failed)
+
+    def _failed(self, request: Request) -> None:
+        # Going to the next page ends what the last one was still fetching: the browser's own doing.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"failed: {request.url}: {request.failure}")
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
