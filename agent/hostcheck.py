@@ -2,6 +2,7 @@
 
 import importlib
 import platform
+import shutil
 from typing import Any
 
 from agent.config import Settings
@@ -18,14 +19,19 @@ def host_check(settings: Settings) -> tuple[CheckResult, ...]:
 
 def _facts(settings: Settings) -> HostFacts:
     engine, running, version = _engine(settings.docker_host)
+    driver_version, gpu_count = _gpus(settings)
     return HostFacts(
         system=platform.system() or None,
         architecture=platform.machine() or None,
         is_wsl=is_wsl(),
+        # The installer's business; who reads this runs already.
+        privileged=None,
         engine=engine,
         engine_running=running,
         engine_version=version,
-        driver_version=_driver_version(settings),
+        disk_free_gb=_disk_free_gb(settings),
+        driver_version=driver_version,
+        gpu_count=gpu_count,
         toolkit_version=toolkit_version(),
         # Needs an image and a GPU; the installer tries it with the benchmark image.
         gpu_in_container=None,
@@ -38,21 +44,39 @@ def _engine(docker_host: str | None) -> tuple[str | None, bool | None, str | Non
     try:
         client = docker.DockerClient(base_url=docker_host or "unix:///var/run/docker.sock", timeout=10, version="auto")
         try:
-            version = client.version()
+            version, info = client.version(), client.info()
         finally:
             client.close()
     except (docker.errors.DockerException, OSError):
         return None, False, None
-    podman = any("podman" in str(part.get("Name", "")).lower() for part in version.get("Components") or ())
-    return ("podman" if podman else "docker"), True, version.get("Version")
+    return engine_name(version, info), True, version.get("Version")
 
 
-def _driver_version(settings: Settings) -> str | None:
+def engine_name(version: dict[str, Any], info: dict[str, Any]) -> str:
+    """What kind of engine answers `GET /version` and `GET /info` so."""
+    if any("podman" in str(part.get("Name", "")).lower() for part in version.get("Components") or ()):
+        return "podman"
+    if "name=rootless" in (info.get("SecurityOptions") or ()):
+        return "docker-rootless"
+    return "docker-desktop" if info.get("OperatingSystem") == "Docker Desktop" else "docker"
+
+
+def _disk_free_gb(settings: Settings) -> int | None:
+    """Free where the state folder lies: in the agent's container that is a volume, beside the engine's images."""
+    for folder in (settings.state, *settings.state.parents):
+        if folder.exists():
+            return shutil.disk_usage(folder).free // 10**9
+    return None
+
+
+def _gpus(settings: Settings) -> tuple[str | None, int | None]:
+    """Driver version and how many GPUs it sees; both null where the driver does not answer."""
     try:
         probe, _ = probe_make(settings)
     except AgentError:
-        return None
+        return None, None
     try:
-        return probe.read().driver_version
+        reading = probe.read()
     finally:
         probe.close()
+    return reading.driver_version, None if reading.degraded else len(reading.gpus)

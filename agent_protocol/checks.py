@@ -1,4 +1,7 @@
-"""What a host must have before it may join: one table for the installer, `agent check`, the platform, the docs."""
+"""What a host must have before it may join: one table for the installer, `agent check`, the platform, the docs.
+
+The installer is a shell script: agent_protocol.installer writes this table into it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,18 +21,27 @@ TOOLKIT_FIXES: dict[str, str] = {
 }
 MINIMUM_TOOLKIT_VERSION = "1.18.2"
 
+# One image of a current framework, unpacked, and room for a job to write: less than this and the first job fails.
+MINIMUM_DISK_FREE_GB = "30"
+
 
 @dataclass(frozen=True, kw_only=True)
 class HostFacts:
-    """What was found on the host; null is "could not be found out"."""
+    """What was found on the host; null is "could not be found out".
+
+    engine: docker, docker-rootless, docker-desktop or podman. disk_free_gb: 10^9 bytes, where the engine keeps images.
+    """
 
     system: str | None = None
     architecture: str | None = None
     is_wsl: bool | None = None
+    privileged: bool | None = None
     engine: str | None = None
     engine_running: bool | None = None
     engine_version: str | None = None
+    disk_free_gb: int | None = None
     driver_version: str | None = None
+    gpu_count: int | None = None
     toolkit_version: str | None = None
     gpu_in_container: bool | None = None
 
@@ -41,15 +53,35 @@ class CheckStatus(StrEnum):
 
 
 @dataclass(frozen=True)
+class OneOf:
+    """What was found is one of these words, in whatever case."""
+
+    allowed: tuple[str, ...]
+
+    def passes(self, actual: str) -> bool:
+        return actual.lower() in self.allowed
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """What was found begins with a number, or a dotted version, that is not below this one."""
+
+    minimum: str
+
+    def passes(self, actual: str) -> bool:
+        return version_at_least(actual, self.minimum)
+
+
+@dataclass(frozen=True)
 class HostCheck:
-    """A rule. `required`, `purpose` and `remedy` are English sources shown to the provider."""
+    """`required`, `purpose` and `remedy` are English sources shown to the provider."""
 
     id: str
     required: str
     purpose: str
     remedy: str
     actual: Callable[[HostFacts], str | None]
-    passes: Callable[[str], bool]
+    rule: OneOf | AtLeast
 
 
 @dataclass(frozen=True)
@@ -64,6 +96,10 @@ class CheckResult:
     remedy: str
 
 
+def _number(value: int | None, unit: str = "") -> str | None:
+    return None if value is None else f"{value} {unit}".strip()
+
+
 def _yes_no(value: bool | None) -> str | None:
     return None if value is None else "yes" if value else "no"
 
@@ -75,7 +111,7 @@ HOST_CHECKS: tuple[HostCheck, ...] = (
         "Containers share the kernel of the machine.",
         "Install the agent on a machine that runs Linux.",
         lambda facts: facts.system,
-        lambda actual: actual.lower() == "linux",
+        OneOf(("linux",)),
     ),
     HostCheck(
         "architecture",
@@ -83,7 +119,7 @@ HOST_CHECKS: tuple[HostCheck, ...] = (
         "The images that customers run are built for x86-64.",
         "Use a machine with a 64-bit Intel or AMD processor.",
         lambda facts: facts.architecture,
-        lambda actual: actual.lower() in ("x86_64", "amd64"),
+        OneOf(("x86_64", "amd64")),
     ),
     HostCheck(
         "not_wsl",
@@ -91,15 +127,24 @@ HOST_CHECKS: tuple[HostCheck, ...] = (
         "Under the Windows Subsystem for Linux a GPU cannot be reserved for one container.",
         "Install Linux on the machine itself.",
         lambda facts: _yes_no(facts.is_wsl),
-        lambda actual: actual == "no",
+        OneOf(("no",)),
+    ),
+    HostCheck(
+        "privileges",
+        "root, or a user with sudo",
+        "The installer speaks to the engine and writes into /etc/gpunex.",
+        "Run the installer as root, or as a user who may use sudo.",
+        lambda facts: _yes_no(facts.privileged),
+        OneOf(("yes",)),
     ),
     HostCheck(
         "engine",
         "docker",
-        "Podman drops GPU requests without an error: a job would run on the processor and still exit with 0.",
-        "Install Docker Engine from docs.docker.com/engine/install and remove the podman-docker package.",
+        "Podman drops GPU requests without an error: a job would run on the processor and still exit with 0. Rootless "
+        "Docker and Docker Desktop cannot keep jobs off your own network.",
+        "Install Docker Engine from docs.docker.com/engine/install as a system service, and remove podman-docker.",
         lambda facts: facts.engine,
-        lambda actual: actual.lower() == "docker",
+        OneOf(("docker",)),
     ),
     HostCheck(
         "engine_running",
@@ -107,7 +152,7 @@ HOST_CHECKS: tuple[HostCheck, ...] = (
         "The agent runs jobs through the engine.",
         "Run: systemctl enable --now docker",
         lambda facts: _yes_no(facts.engine_running),
-        lambda actual: actual == "yes",
+        OneOf(("yes",)),
     ),
     HostCheck(
         "engine_version",
@@ -115,7 +160,15 @@ HOST_CHECKS: tuple[HostCheck, ...] = (
         "Older engines miss sandbox features and security fixes that jobs rely on.",
         "Update Docker Engine from docs.docker.com/engine/install",
         lambda facts: facts.engine_version,
-        lambda actual: version_at_least(actual, MINIMUM_ENGINE_VERSION),
+        AtLeast(MINIMUM_ENGINE_VERSION),
+    ),
+    HostCheck(
+        "disk_free",
+        f"{MINIMUM_DISK_FREE_GB} GB or more",
+        "Images of jobs are unpacked where the engine keeps its data.",
+        "Free some space there (docker system df shows what the engine uses), or move the engine's data-root.",
+        lambda facts: _number(facts.disk_free_gb, "GB"),
+        AtLeast(MINIMUM_DISK_FREE_GB),
     ),
     HostCheck(
         "driver_version",
@@ -123,7 +176,15 @@ HOST_CHECKS: tuple[HostCheck, ...] = (
         "Images built with current CUDA versions need it.",
         "Update the NVIDIA driver and reboot.",
         lambda facts: facts.driver_version,
-        lambda actual: version_at_least(actual, MINIMUM_DRIVER_VERSION),
+        AtLeast(MINIMUM_DRIVER_VERSION),
+    ),
+    HostCheck(
+        "gpu_count",
+        "1 or more",
+        "There must be a GPU to offer; nvidia-smi lists those that the driver sees.",
+        "Run nvidia-smi: it must list your cards without an error. Look at dmesg if it does not, and reboot.",
+        lambda facts: _number(facts.gpu_count),
+        AtLeast("1"),
     ),
     HostCheck(
         "toolkit_version",
@@ -131,7 +192,7 @@ HOST_CHECKS: tuple[HostCheck, ...] = (
         "Older NVIDIA Container Toolkits let a container escape (" + ", ".join(TOOLKIT_FIXES) + ").",
         "Update nvidia-container-toolkit, then run: systemctl restart docker",
         lambda facts: facts.toolkit_version,
-        lambda actual: version_at_least(actual, MINIMUM_TOOLKIT_VERSION),
+        AtLeast(MINIMUM_TOOLKIT_VERSION),
     ),
     HostCheck(
         "gpu_in_container",
@@ -139,20 +200,20 @@ HOST_CHECKS: tuple[HostCheck, ...] = (
         "A container must be able to use the GPU that it was given.",
         "Run: nvidia-ctk runtime configure --runtime=docker && systemctl restart docker",
         lambda facts: _yes_no(facts.gpu_in_container),
-        lambda actual: actual == "yes",
+        OneOf(("yes",)),
     ),
 )
 
 
 def evaluate(facts: HostFacts) -> tuple[CheckResult, ...]:
     """Every rule against the facts, in the order of the table. Pure."""
-    return tuple(_evaluate_one(rule, facts) for rule in HOST_CHECKS)
+    return tuple(_evaluate_one(check, facts) for check in HOST_CHECKS)
 
 
-def _evaluate_one(rule: HostCheck, facts: HostFacts) -> CheckResult:
-    actual = rule.actual(facts)
+def _evaluate_one(check: HostCheck, facts: HostFacts) -> CheckResult:
+    actual = check.actual(facts)
     if actual is None:
         status = CheckStatus.UNKNOWN
     else:
-        status = CheckStatus.PASSED if rule.passes(actual) else CheckStatus.FAILED
-    return CheckResult(rule.id, status, actual, rule.required, rule.purpose, rule.remedy)
+        status = CheckStatus.PASSED if check.rule.passes(actual) else CheckStatus.FAILED
+    return CheckResult(check.id, status, actual, check.required, check.purpose, check.remedy)

@@ -2,12 +2,14 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.cli import main
 from agent.config import Settings, is_loopback, url_check
 from agent.errors import AgentError
+from agent.hostcheck import engine_name
 from agent.leases import GpuLeases
 from agent.pacing import Alarm, Backoff, spread
 from agent.runtime.docker_errors import pull_refused
@@ -146,3 +148,18 @@ def test_check_names_what_is_missing_and_how_to_mend_it(capsys: pytest.CaptureFi
     assert code == 1
     assert "failed  engine_running: no (needed: yes)" in printed
     assert "systemctl enable --now docker" in printed
+
+
+@pytest.mark.parametrize(
+    ("version", "info", "name"),
+    [
+        ({"Components": [{"Name": "Engine"}]}, {"SecurityOptions": ["name=seccomp,profile=default"]}, "docker"),
+        ({"Components": [{"Name": "Podman Engine"}]}, {}, "podman"),
+        ({}, {"SecurityOptions": ["name=seccomp", "name=rootless"]}, "docker-rootless"),
+        ({}, {"OperatingSystem": "Docker Desktop", "SecurityOptions": None}, "docker-desktop"),
+    ],
+)
+def test_engines_that_cannot_keep_the_promises_are_told_apart(
+    version: dict[str, Any], info: dict[str, Any], name: str
+) -> None:
+    assert engine_name(version, info) == name
