@@ -103,6 +103,22 @@ def reason_get(code: str) -> Reason:
 FAULT_XIDS: frozenset[int] = frozenset({48, 63, 74, 79, 94, 95})
 LOST_XIDS: frozenset[int] = frozenset({79})
 
+# Why a card clocks lower than it could, by the bit of NVML's mask (nvml.h, nvmlClocksEventReason…).
+THROTTLE_BITS: dict[int, str] = {
+    0x001: "gpu_idle",
+    0x002: "applications_clocks",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal",
+    0x040: "hw_thermal",
+    0x080: "hw_power_brake",
+    0x100: "display_clock",
+}
+THROTTLE_REASONS: tuple[str, ...] = (*THROTTLE_BITS.values(), "other")
+# The card protects itself from heat or from its power supply. A power cap is how every loaded card works.
+THROTTLE_FAULTS: frozenset[str] = frozenset({"hw_slowdown", "hw_thermal", "hw_power_brake"})
+
 BENCHMARK_FAILURES: dict[str, str] = {
     "no_cuda": "CUDA is not usable on this machine.",
     "not_installed": "The benchmark is not installed on this machine.",
@@ -122,6 +138,7 @@ DEGRADATIONS: dict[str, str] = {
     "nvml_mismatch": "The NVIDIA driver and its library differ in version; a reboot mends that.",
     "nvml_timeout": "The NVIDIA driver does not answer.",
     "nvml_failed": "The NVIDIA management library reports an error.",
+    "driver_disagrees": "The NVIDIA library shows GPUs or a version that the driver in the kernel does not have.",
     "engine_unavailable": "The container engine does not answer.",
     "disk_low": "The disk of the machine is almost full.",
     "upgrade_required": "The agent is older than the platform accepts.",

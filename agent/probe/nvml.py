@@ -12,13 +12,15 @@ from typing import Any
 
 from agent.clock import boot_seconds
 from agent.probe.base import ProbeReading
+from agent.probe.kernel import DRIVER_FOLDER, KernelLog, bus_key, kernel_view
 from agent_protocol.errors import ProtocolError
 from agent_protocol.messages import Gpu, GpuTelemetry
 
 # A healthy driver answers in milliseconds, a waking one (no persistence mode) in a few seconds per card.
 DEADLINE_S = 15.0
 _MAX_ANSWER = 1024 * 1024
-_DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
+# NVML and the kernel's log tell of the same Xid within a look or two of each other.
+SAME_XID_S = 30.0
 
 log = logging.getLogger("agent.probe")
 
@@ -29,8 +31,14 @@ class NvmlProbe:
 
     simulated = False
 
-    def __init__(self, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(
+        self, deadline_s: float = DEADLINE_S, *, driver_folder: Path = DRIVER_FOLDER, kernel_log: KernelLog | None = None
+    ) -> None:
         self._deadline_s = deadline_s
+        self._driver_folder = driver_folder
+        self._kernel_log = KernelLog.open() if kernel_log is None else kernel_log
+        # (GPU UUID, Xid) to when and by whom it was told last.
+        self._told: dict[tuple[str, int], tuple[float, str]] = {}
         self._child: subprocess.Popen[bytes] | None = None
         self._stuck: subprocess.Popen[bytes] | None = None
         # Cards that were there before: one that vanishes has fallen off the bus, it was not unscrewed.
@@ -53,16 +61,19 @@ class NvmlProbe:
                 log.warning("a card says what cannot be", extra={"field": refused.field})
                 gpus.append(Gpu(uuid=entry["uuid"], health="error", reasons={}))
         self._driver_version, self._cuda_version = answer["driver_version"], answer["cuda_version"]
-        seen = {gpu.uuid for gpu in gpus}
-        gpus += [_lost(known) for uuid, known in self._known.items() if uuid not in seen]
+        degraded = self._disagreement(gpus)
+        seen, slots = {gpu.uuid for gpu in gpus}, {bus_key(gpu.pci_bus_id) for gpu in gpus}
+        # Where another card sits in its slot it was taken out; that is nothing for the driver to be blamed for.
+        gone = [known for uuid, known in self._known.items() if uuid not in seen]
+        gpus += [_lost(known) for known in gone if known.pci_bus_id is None or bus_key(known.pci_bus_id) not in slots]
         self._known = {gpu.uuid: _complete(gpu, self._known.get(gpu.uuid)) for gpu in gpus}
-        _cross_check(len(seen))
         return ProbeReading(
             gpus=tuple(self._known.values()),
             telemetry=tuple(telemetry),
             driver_version=self._driver_version,
             cuda_version=self._cuda_version,
-            xids=tuple((uuid, xid) for uuid, xid in answer["xids"]),
+            degraded=degraded,
+            xids=self._xids([(uuid, xid) for uuid, xid in answer["xids"]]),
         )
 
     def busy(self, uuids: frozenset[str]) -> None:
@@ -72,6 +83,7 @@ class NvmlProbe:
         if self._child is not None:
             self._child.kill()
             self._drop()
+        self._kernel_log.close()
 
     def _blind(self, error: str) -> ProbeReading:
         """Nothing can be said about any card now; what they are is still what they were."""
@@ -81,7 +93,38 @@ class NvmlProbe:
             driver_version=self._driver_version,
             cuda_version=self._cuda_version,
             degraded=(error,),
+            # A driver that hangs often says why in the kernel's log.
+            xids=self._xids([]),
         )
+
+    def _disagreement(self, gpus: list[Gpu]) -> tuple[str, ...]:
+        """A card or a version that only the library knows cannot be. The other way round a container simply sees less."""
+        kernel = kernel_view(self._driver_folder)
+        if kernel.buses is None:
+            return ()
+        unknown = [gpu.uuid for gpu in gpus if gpu.pci_bus_id is not None and bus_key(gpu.pci_bus_id) not in kernel.buses]
+        same_version = None in (kernel.version, self._driver_version) or kernel.version == self._driver_version
+        if same_version and not unknown:
+            return ()
+        log.warning(
+            "driver and library disagree",
+            extra={"gpus": unknown, "driver": kernel.version, "library": self._driver_version},
+        )
+        return ("driver_disagrees",)
+
+    def _xids(self, told: list[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+        """NVML's events and those that only the kernel's log has; one that both tell of counts once."""
+        by_bus = {bus_key(gpu.pci_bus_id): gpu.uuid for gpu in self._known.values()}
+        logged = [(by_bus[bus], xid) for bus, xid in self._kernel_log.xids() if bus in by_bus]
+        now, fresh = boot_seconds(), []
+        for source, events in (("library", told), ("log", logged)):
+            for event in events:
+                at, before = self._told.get(event, (float("-inf"), source))
+                if before != source and now - at < SAME_XID_S:
+                    continue
+                self._told[event] = (now, source)
+                fresh.append(event)
+        return tuple(fresh)
 
     def _ask(self) -> dict[str, Any]:
         if self._stuck is not None:
@@ -164,13 +207,3 @@ def _complete(gpu: Gpu, known: Gpu | None) -> Gpu:
     if gpu.health != "lost" or known is None:
         return gpu
     return replace(known, health="lost", reasons=gpu.reasons)
-
-
-def _cross_check(seen: int) -> None:
-    """The kernel module's own list, where it is visible, should agree."""
-    try:
-        listed = len(list(_DRIVER_FOLDER.iterdir()))
-    except OSError:
-        return
-    if listed != seen:
-        log.warning("driver and library disagree", extra={"driver": listed, "library": seen})

@@ -13,6 +13,8 @@ from typing import Any
 
 import pynvml as nvml
 
+from agent_protocol.reasons import THROTTLE_BITS
+
 _CODES = {
     nvml.NVML_ERROR_NOT_SUPPORTED: "not_supported",
     nvml.NVML_ERROR_NO_PERMISSION: "no_permission",
@@ -169,9 +171,18 @@ def _telemetry(card: Card) -> dict[str, Any]:
         "foreign_processes": quiet.value(
             "processes", lambda handle: len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
         ),
+        "throttle_reasons": _throttle_reasons(quiet.value("throttle", nvml.nvmlDeviceGetCurrentClocksEventReasons)),
     }
     card.lost = quiet.lost
     return readings
+
+
+def _throttle_reasons(mask: int | None) -> list[str] | None:
+    """Codes of the bits that are set; a bit that a later driver adds is `other`."""
+    if mask is None:
+        return None
+    known = [code for bit, code in THROTTLE_BITS.items() if mask & bit]
+    return [*known, "other"] if mask & ~sum(THROTTLE_BITS) else known
 
 
 def _flag(value: int | None) -> bool | None:

@@ -117,4 +117,5 @@ class SimulatedProbe:
             temperature_c=round(33 + 35 * warm + 2 * noise, 1),
             power_w=round(limit * (0.82 + 0.05 * noise) if working else limit * (0.07 + 0.01 * noise), 1),
             foreign_processes=0,
+            throttle_reasons=("sw_power_cap",) if working else ("gpu_idle",),
         )

@@ -8,8 +8,10 @@ from typing import Any
 from agent_protocol.errors import ProtocolError
 from agent_protocol.fields import (
     Choice,
+    ListOf,
     MapOf,
     Message,
+    Nullable,
     Text,
     messages,
     nested,
@@ -20,6 +22,7 @@ from agent_protocol.fields import (
     text,
     wire,
 )
+from agent_protocol.reasons import THROTTLE_REASONS
 
 # The largest HGX-class boxes carry 16; twice that leaves room for external enclosures.
 MAX_GPUS = 32
@@ -89,7 +92,7 @@ class Inventory(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class GpuTelemetry(Message):
-    """One reading of one card, as light as it can be."""
+    """One reading of one card, as light as it can be. `throttle_reasons`: empty is "none", null "could not be read"."""
 
     uuid: str = gpu_uuid()
     utilization_percent: float | None = optional_number(0, 100)
@@ -97,6 +100,7 @@ class GpuTelemetry(Message):
     temperature_c: float | None = optional_number(-100, 300)
     power_w: float | None = optional_number(0, 10_000)
     foreign_processes: int | None = optional_integer(0, 100_000)
+    throttle_reasons: tuple[str, ...] | None = wire(Nullable(ListOf(Choice(THROTTLE_REASONS), 16)))
 
 
 def inventory_digest(inventory: Inventory) -> str:

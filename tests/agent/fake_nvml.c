@@ -5,6 +5,7 @@
        gpu GPU-1                    begins a card; what follows belongs to it
        name NVIDIA L4               memory 25769803776    used 1048576    bus 00000000:01:00.0    gen 4    width 16
        limit 72000                  power 16000    load 3    temperature 41    ecc 1    mig 0    vbios 95.04    processes 0
+       throttle 0x5
        error power 3                the call for `power` of this card fails with code 3 (`error handle 15` hides it)
        xid 79                       one event of this card; each is told once per process
 
@@ -71,7 +72,7 @@ static int number(device card, const char *key, unsigned long long *out) {
     char value[64];
     int code = text(card, key, value, sizeof value);
     if (code == SUCCESS)
-        *out = strtoull(value, NULL, 10);
+        *out = strtoull(value, NULL, 0);
     return code;
 }
 
@@ -159,6 +160,10 @@ PUBLIC int nvmlDeviceGetMigMode(device card, unsigned *now, unsigned *pending) {
     int code = small(card, "mig", now);
     *pending = *now;
     return code;
+}
+
+PUBLIC int nvmlDeviceGetCurrentClocksEventReasons(device card, unsigned long long *out) {
+    return number(card, "throttle", out);
 }
 
 struct utilization { unsigned gpu, memory; };

@@ -13,12 +13,12 @@ HEAD = "driver 550.54.14\ncuda 12040\n"
 L4 = (
     "gpu GPU-11111111-0000-0000-0000-000000000001\nname NVIDIA L4\nmemory 25757220864\nused 1048576\n"
     "bus 00000000:01:00.0\ngen 4\nwidth 16\nlimit 72000\npower 16500\nload 3\ntemperature 41\necc 1\nmig 0\n"
-    "vbios 95.04.29\nprocesses 0\n"
+    "vbios 95.04.29\nprocesses 0\nthrottle 0x1\n"
 )
 A100 = (
     "gpu GPU-22222222-0000-0000-0000-000000000002\nname NVIDIA A100-SXM4-80GB\nmemory 85899345920\nused 0\n"
     "bus 00000000:41:00.0\ngen 4\nwidth 16\nlimit 400000\npower 62000\nload 0\ntemperature 30\necc 1\nmig 0\n"
-    "vbios 92.00\nprocesses 2\n"
+    "vbios 92.00\nprocesses 2\nthrottle 0x44\n"
 )
 L4_UUID = "GPU-11111111-0000-0000-0000-000000000001"
 A100_UUID = "GPU-22222222-0000-0000-0000-000000000002"

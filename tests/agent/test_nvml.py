@@ -54,6 +54,17 @@ def test_mixed_cards_are_described_each_by_its_uuid(probe: NvmlProbe) -> None:
         16.5,
     )
     assert (cold.foreign_processes, busy.foreign_processes) == (0, 2)
+    assert (cold.throttle_reasons, busy.throttle_reasons) == (("gpu_idle",), ("sw_power_cap", "hw_thermal"))
+
+
+def test_a_throttle_bit_of_a_later_driver_is_told_as_other_and_none_as_none(probe: NvmlProbe, state: Path) -> None:
+    told = []
+    for mask in ("0x8008", "0x0"):
+        nvml.write(state, nvml.HEAD, nvml.L4.replace("throttle 0x1", f"throttle {mask}"))
+        told.append(probe.read().telemetry[0].throttle_reasons)
+    nvml.write(state, nvml.HEAD, nvml.L4, "error throttle 3\n")
+    told.append(probe.read().telemetry[0].throttle_reasons)
+    assert told == [("hw_slowdown", "other"), (), None]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +111,22 @@ def test_a_gpu_that_has_no_handle_any_more_is_lost(probe: NvmlProbe, state: Path
     assert health(probe.read()) == {nvml.L4_UUID: "lost", nvml.A100_UUID: "ok"}
     nvml.write(state, nvml.HEAD, nvml.A100, nvml.L4)
     assert health(probe.read()) == {nvml.L4_UUID: "ok", nvml.A100_UUID: "ok"}
+
+
+def test_a_card_whose_slot_holds_another_one_was_taken_out(probe: NvmlProbe, state: Path) -> None:
+    probe.read()
+    other = nvml.A100_UUID.replace("2222", "3333")
+    nvml.write(state, nvml.HEAD, nvml.L4, nvml.A100.replace(nvml.A100_UUID, other))
+    assert health(probe.read()) == {nvml.L4_UUID: "ok", other: "ok"}
+
+
+def test_cards_that_changed_places_are_the_same_cards(probe: NvmlProbe, state: Path) -> None:
+    before = {gpu.uuid: gpu.health for gpu in probe.read().gpus}
+    l4, a100 = "00000000:01:00.0", "00000000:41:00.0"
+    nvml.write(state, nvml.HEAD, nvml.A100.replace(a100, l4), nvml.L4.replace(l4, a100))
+    reading = probe.read()
+    assert health(reading) == before
+    assert {gpu.uuid: gpu.pci_bus_id for gpu in reading.gpus} == {nvml.L4_UUID: a100, nvml.A100_UUID: l4}
 
 
 def test_mig_is_told(probe: NvmlProbe, state: Path) -> None:

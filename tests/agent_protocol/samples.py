@@ -120,6 +120,7 @@ SYNC_REQUEST: dict[str, Any] = {
             "temperature_c": 40.0,
             "power_w": 20.0,
             "foreign_processes": 0,
+            "throttle_reasons": ["gpu_idle"],
         }
     ],
     "attempts": [
