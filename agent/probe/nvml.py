@@ -32,7 +32,11 @@ class NvmlProbe:
     simulated = False
 
     def __init__(
-        self, deadline_s: float = DEADLINE_S, *, driver_folder: Path = DRIVER_FOLDER, kernel_log: KernelLog | None = None
+        self,
+        deadline_s: float = DEADLINE_S,
+        *,
+        driver_folder: Path = DRIVER_FOLDER,
+        kernel_log: KernelLog | None = None,
     ) -> None:
         self._deadline_s = deadline_s
         self._driver_folder = driver_folder
@@ -102,7 +106,9 @@ class NvmlProbe:
         kernel = kernel_view(self._driver_folder)
         if kernel.buses is None:
             return ()
-        unknown = [gpu.uuid for gpu in gpus if gpu.pci_bus_id is not None and bus_key(gpu.pci_bus_id) not in kernel.buses]
+        unknown = [
+            gpu.uuid for gpu in gpus if gpu.pci_bus_id is not None and bus_key(gpu.pci_bus_id) not in kernel.buses
+        ]
         same_version = None in (kernel.version, self._driver_version) or kernel.version == self._driver_version
         if same_version and not unknown:
             return ()

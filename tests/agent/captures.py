@@ -88,7 +88,9 @@ def rows(path: Path) -> list[dict[str, str]]:
 def processes(path: Path) -> list[int]:
     """How many processes computed at rest and under load."""
     lines = path.read_text().splitlines()
-    starts = [number for number, line in enumerate(lines) if line.startswith("timestamp, gpu_name") and " pid, " in line]
+    starts = [
+        number for number, line in enumerate(lines) if line.startswith("timestamp, gpu_name") and " pid, " in line
+    ]
     starts = [number for number in starts if "process_name" in lines[number]]
     return [next(n for n in range(500) if not lines[start + 1 + n].strip()) for start in starts]
 
