@@ -84,7 +84,7 @@ def _models() -> list[tuple[str, Any]]:
 class JobForm(forms.Form):
     """Field names are those of JobSpec (and of the service's errors), so that every refusal stands beside its field."""
 
-    name = forms.CharField(label=_("Name"), required=False, max_length=jobspec.NAME_LENGTH)
+    name = forms.CharField(label=_("Job name"), required=False, max_length=jobspec.NAME_LENGTH)
     image = forms.CharField(
         label=_("Image"),
         max_length=512,
