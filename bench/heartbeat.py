@@ -81,6 +81,8 @@ def _sync(port: int, machine: dict[str, Any]) -> bytes:
                 memory_used_bytes=2**30,
                 temperature_c=41.0,
                 power_w=88.0,
+                sm_clock_mhz=1410,
+                memory_clock_mhz=1593,
                 foreign_processes=0,
             )
             for uuid in machine["gpus"]

@@ -27,3 +27,12 @@ def offline_sweep() -> int:
 @shared_task(name="reliability.scores_recompute", queue="sweep")
 def scores_recompute() -> int:
     return services.scores_recompute(now=clock.now())
+
+
+@shared_task(name="reliability.telemetry_roll_up", queue="sweep")
+def telemetry_roll_up() -> int:
+    try:
+        return services.telemetry_roll_up(now=clock.now())
+    except redis.RedisError:
+        log.warning("roll_up_without_valkey", exc_info=True)
+        return 0

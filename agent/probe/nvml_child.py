@@ -168,6 +168,10 @@ def _telemetry(card: Card) -> dict[str, Any]:
             "temperature", lambda handle: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
         ),
         "power_w": None if milliwatts is None else milliwatts / 1000,
+        "sm_clock_mhz": quiet.value("sm_clock", lambda handle: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+        "memory_clock_mhz": quiet.value(
+            "memory_clock", lambda handle: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)
+        ),
         "foreign_processes": quiet.value(
             "processes", lambda handle: len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
         ),

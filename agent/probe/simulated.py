@@ -116,6 +116,8 @@ class SimulatedProbe:
             memory_used_bytes=int((gpu.memory_bytes or 0) * (0.6 + 0.05 * noise)) if working else 4 * 2**20,
             temperature_c=round(33 + 35 * warm + 2 * noise, 1),
             power_w=round(limit * (0.82 + 0.05 * noise) if working else limit * (0.07 + 0.01 * noise), 1),
+            sm_clock_mhz=round(1700 + 60 * noise) if working else 210,
+            memory_clock_mhz=6_250 if working else 405,
             foreign_processes=0,
             throttle_reasons=("sw_power_cap",) if working else ("gpu_idle",),
         )

@@ -99,6 +99,8 @@ class GpuTelemetry(Message):
     memory_used_bytes: int | None = optional_integer()
     temperature_c: float | None = optional_number(-100, 300)
     power_w: float | None = optional_number(0, 10_000)
+    sm_clock_mhz: int | None = optional_integer(0, 100_000)
+    memory_clock_mhz: int | None = optional_integer(0, 100_000)
     foreign_processes: int | None = optional_integer(0, 100_000)
     throttle_reasons: tuple[str, ...] | None = wire(Nullable(ListOf(Choice(THROTTLE_REASONS), 16)))
 

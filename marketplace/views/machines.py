@@ -25,7 +25,7 @@ from marketplace.views.provider import provider_or_404
 from providers.models import Machine, Provider
 from providers.selectors import machine_of, schedule_of
 from providers.services import machine_confirm, machine_drain, machine_resume, machine_retire
-from reliability.selectors import health_of, telemetry_recent
+from reliability.selectors import health_of, seen_last
 
 ACTIONS: dict[str, Callable[..., Machine]] = {
     "confirm": machine_confirm,
@@ -72,10 +72,10 @@ def machine(request: PersonRequest, machine_id: UUID) -> HttpResponse:
 def _telemetry(machine: Machine) -> dict[str, dict[str, Any]]:
     """{GPU UUID: its latest reading}; empty when nothing was heard or Valkey is away."""
     try:
-        beats = telemetry_recent(machine.pk)
+        readings = seen_last([machine.pk]).get(machine.pk, [])
     except redis.RedisError:
         return {}
-    return {reading["uuid"]: reading for reading in (beats[0]["telemetry"] if beats else [])}
+    return {reading["uuid"]: reading for reading in readings}
 
 
 @login_required

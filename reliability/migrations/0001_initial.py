@@ -6,6 +6,7 @@ from django.db import migrations, models
 import core.clock
 import core.ids
 from core import laws
+from reliability.migrations._telemetry import TABLES
 
 
 class Migration(migrations.Migration):
@@ -292,6 +293,7 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        *TABLES,
         # What happened stays as it was recorded: scores are recomputed from it.
         laws.append_only("reliability_flip"),
         laws.append_only("reliability_platformoutage"),

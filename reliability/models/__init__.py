@@ -2,6 +2,7 @@ from reliability.models.events import Incident, Outcome
 from reliability.models.online import Flip, MachineHealth, OnlineInterval
 from reliability.models.platform import PlatformOutage, PlatformPulse
 from reliability.models.score import Score, ScoreDay
+from reliability.models.telemetry import TelemetryRollup
 
 __all__ = [
     "Flip",
@@ -13,4 +14,5 @@ __all__ = [
     "PlatformPulse",
     "Score",
     "ScoreDay",
+    "TelemetryRollup",
 ]

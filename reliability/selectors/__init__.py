@@ -1,12 +1,14 @@
 from reliability.selectors.evidence import evidence_of
 from reliability.selectors.explained import ScoreEvent, score_events, score_history
 from reliability.selectors.health import health_of, machines_offline, score_of, score_parts
-from reliability.selectors.live import telemetry_recent
+from reliability.selectors.live import seen_last
 from reliability.selectors.page import performance_of
 from reliability.selectors.platform import listened_between
+from reliability.selectors.telemetry import Series, telemetry_series
 
 __all__ = [
     "ScoreEvent",
+    "Series",
     "evidence_of",
     "health_of",
     "listened_between",
@@ -16,5 +18,6 @@ __all__ = [
     "score_history",
     "score_of",
     "score_parts",
-    "telemetry_recent",
+    "seen_last",
+    "telemetry_series",
 ]

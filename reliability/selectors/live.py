@@ -1,9 +1,10 @@
 """Last-seen data as Valkey holds it. All of it can be lost: what matters is flushed to PostgreSQL.
 
-fleet:epoch      the epoch (UUID) this data belongs to; absent after Valkey was emptied
-fleet:seen       hash: machine → JSON {at, boot_id, telemetry} of its last heartbeat
-fleet:first      hash: machine → instant of its first heartbeat since the last flush, so that a return counts from there
-fleet:raw:<id>   list: the last two hours' heartbeats of a machine, newest first
+fleet:epoch          the epoch (UUID) this data belongs to; absent after Valkey was emptied
+fleet:seen           hash: machine → JSON {at, boot_id, telemetry} of its last heartbeat
+fleet:first          hash: machine → instant of its first heartbeat since the last flush, so that a return counts from there
+fleet:raw:<n>        set: the machines heard in the n-th five minutes since 1970 (kept for two hours and a little)
+fleet:raw:<n>:<id>   list: what such a machine said of its GPUs then, oldest first (reliability.telemetry)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from core.valkey import valkey
+from reliability.telemetry import Reading, reading_read
 
 EPOCH_KEY = "fleet:epoch"
 SEEN_KEY = "fleet:seen"
@@ -69,7 +71,23 @@ def beats_of(machine_ids: Iterable[UUID], firsts: dict[str, str]) -> list[Beat]:
     return [_beat(name, text, firsts.get(name)) for name, text in zip(names, texts, strict=True) if text is not None]
 
 
-def telemetry_recent(machine_id: UUID) -> list[dict[str, Any]]:
-    """Two hours of a machine's heartbeats, newest first: ``[{"at", "boot_id", "telemetry"}]``. Raises redis.RedisError."""
-    texts = cast("list[str]", valkey().lrange(f"{RAW_KEY}{machine_id}", 0, -1))
-    return [json.loads(text) for text in texts]
+def raw_key(number: int, machine_id: object) -> str:
+    return f"{RAW_KEY}{number}:{machine_id}"
+
+
+def machines_heard(number: int) -> list[str]:
+    """The ids of the machines heard in the ``number``-th five minutes, in order. Raises redis.RedisError."""
+    return sorted(cast("set[str]", valkey().smembers(f"{RAW_KEY}{number}")))
+
+
+def readings_of(keys: Iterable[tuple[int, object]]) -> list[list[Reading]]:
+    """What was said under each (five minutes, machine), in one round trip, oldest first. Raises redis.RedisError."""
+    pipe = valkey().pipeline(transaction=False)
+    for number, machine_id in keys:
+        pipe.lrange(raw_key(number, machine_id), 0, -1)
+    return [sorted(reading_read(text) for text in texts) for texts in pipe.execute()]
+
+
+def seen_last(machine_ids: Iterable[UUID]) -> dict[UUID, list[dict[str, Any]]]:
+    """The newest telemetry of some machines as it came over the wire; unheard ones are absent. Raises redis.RedisError."""
+    return {UUID(beat.machine_id): json.loads(beat.telemetry) for beat in beats_of(machine_ids, {})}

@@ -3,6 +3,7 @@ from reliability.services.heartbeats import heartbeats_flush, heartbeats_note
 from reliability.services.platform import platform_started
 from reliability.services.scores import scores_recompute
 from reliability.services.sweep import offline_sweep
+from reliability.services.telemetry import telemetry_roll_up
 
 __all__ = [
     "heartbeats_flush",
@@ -12,4 +13,5 @@ __all__ = [
     "outcome_record",
     "platform_started",
     "scores_recompute",
+    "telemetry_roll_up",
 ]

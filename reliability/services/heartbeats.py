@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,12 +17,12 @@ from core.valkey import valkey
 from reliability.models import Flip
 from reliability.selectors import live
 from reliability.states import OFFLINE_SECONDS
+from reliability.telemetry import KEPT_SECONDS, bucket_number, reading_write
 
 log = structlog.get_logger(__name__)
 
-RAW_SECONDS = 2 * 3600
-RAW_ENTRIES = 640
-"""Two hours at a heartbeat every 12 s, the fastest pace agents have."""
+RAW_ENTRIES = 320
+"""Of one machine in five minutes: syncs are limited to about one per second, so no reading of an honest agent is lost."""
 CHUNK = 5000
 
 Heartbeat = tuple[UUID, datetime, str, Sequence[Any]]
@@ -31,14 +32,21 @@ Heartbeat = tuple[UUID, datetime, str, Sequence[Any]]
 def heartbeats_note(beats: Sequence[Heartbeat]) -> None:
     """Keep heartbeats in Valkey, one round trip for a batch. Raises redis.RedisError; the next heartbeat makes up for it."""
     pipe = valkey().pipeline(transaction=False)
+    heard: dict[int, list[str]] = defaultdict(list)
     for machine_id, at, boot_id, telemetry in beats:
         text = json.dumps({"at": at.isoformat(), "boot_id": boot_id, "telemetry": list(telemetry)})
         pipe.hset(live.SEEN_KEY, str(machine_id), text)
         pipe.hsetnx(live.FIRST_KEY, str(machine_id), at.isoformat())
-        raw = f"{live.RAW_KEY}{machine_id}"
-        pipe.lpush(raw, text)
-        pipe.ltrim(raw, 0, RAW_ENTRIES - 1)
-        pipe.expire(raw, RAW_SECONDS)
+        if telemetry:
+            number = bucket_number(at)
+            heard[number].append(str(machine_id))
+            raw = live.raw_key(number, machine_id)
+            pipe.rpush(raw, reading_write(at, telemetry))
+            pipe.ltrim(raw, -RAW_ENTRIES, -1)
+            pipe.expire(raw, KEPT_SECONDS)
+    for number, names in heard.items():
+        pipe.sadd(f"{live.RAW_KEY}{number}", *names)
+        pipe.expire(f"{live.RAW_KEY}{number}", KEPT_SECONDS)
     pipe.execute()
 
 

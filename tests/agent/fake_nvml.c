@@ -5,7 +5,7 @@
        gpu GPU-1                    begins a card; what follows belongs to it
        name NVIDIA L4               memory 25769803776    used 1048576    bus 00000000:01:00.0    gen 4    width 16
        limit 72000                  power 16000    load 3    temperature 41    ecc 1    mig 0    vbios 95.04    processes 0
-       throttle 0x5
+       sm_clock 2040                memory_clock 6251    throttle 0x5
        error power 3                the call for `power` of this card fails with code 3 (`error handle 15` hides it)
        xid 79                       one event of this card; each is told once per process
 
@@ -150,6 +150,9 @@ PUBLIC int nvmlDeviceGetPowerUsage(device card, unsigned *out) { return small(ca
 PUBLIC int nvmlDeviceGetTemperature(device card, int sensor, unsigned *out) {
     (void)sensor;
     return small(card, "temperature", out);
+}
+PUBLIC int nvmlDeviceGetClockInfo(device card, int which, unsigned *out) {
+    return small(card, which == 2 ? "memory_clock" : "sm_clock", out);
 }
 PUBLIC int nvmlDeviceGetEccMode(device card, unsigned *now, unsigned *pending) {
     int code = small(card, "ecc", now);

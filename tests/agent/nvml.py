@@ -12,7 +12,8 @@ SOURCE = Path(__file__).with_name("fake_nvml.c")
 HEAD = "driver 550.54.14\ncuda 12040\n"
 L4 = (
     "gpu GPU-11111111-0000-0000-0000-000000000001\nname NVIDIA L4\nmemory 25757220864\nused 1048576\n"
-    "bus 00000000:01:00.0\ngen 4\nwidth 16\nlimit 72000\npower 16500\nload 3\ntemperature 41\necc 1\nmig 0\n"
+    "bus 00000000:01:00.0\ngen 4\nwidth 16\nlimit 72000\npower 16500\nload 3\ntemperature 41\n"
+    "sm_clock 2040\nmemory_clock 6251\necc 1\nmig 0\n"
     "vbios 95.04.29\nprocesses 0\nthrottle 0x1\n"
 )
 A100 = (

@@ -53,6 +53,7 @@ def test_mixed_cards_are_described_each_by_its_uuid(probe: NvmlProbe) -> None:
         41,
         16.5,
     )
+    assert (cold.sm_clock_mhz, cold.memory_clock_mhz) == (2040, 6251)
     assert (cold.foreign_processes, busy.foreign_processes) == (0, 2)
     assert (cold.throttle_reasons, busy.throttle_reasons) == (("gpu_idle",), ("sw_power_cap", "hw_thermal"))
 

@@ -119,6 +119,8 @@ SYNC_REQUEST: dict[str, Any] = {
             "memory_used_bytes": 5,
             "temperature_c": 40.0,
             "power_w": 20.0,
+            "sm_clock_mhz": 1410,
+            "memory_clock_mhz": None,
             "foreign_processes": 0,
             "throttle_reasons": ["gpu_idle"],
         }

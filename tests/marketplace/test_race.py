@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connections
 
 from billing.selectors import balance_of
 from core import clock, invariants
@@ -19,33 +17,10 @@ from providers.models import GpuClaim
 from providers.services import gpus_claim
 from tests.factories.billing import funded
 from tests.factories.cast import person
+from tests.factories.concurrency import together
 from tests.factories.marketplace import job_new, listing_new
 
 CUSTOMERS = 20
-
-
-def together(count: int, verb: Callable[[int], Any]) -> list[Any]:
-    """Run ``verb(0) … verb(count - 1)`` in threads that start at the same moment; their results, errors included."""
-    barrier = threading.Barrier(count)
-    results: list[Any] = [None] * count
-
-    def work(number: int) -> None:
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT 1")  # connected before the race begins
-            barrier.wait(timeout=30)
-            results[number] = verb(number)
-        except Exception as error:
-            results[number] = error
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return results
 
 
 @pytest.fixture

@@ -166,15 +166,6 @@ def test_sweeping_twice_changes_nothing(machine: Machine) -> None:
     assert Flip.objects.filter(to="offline").count() == 1
 
 
-def test_two_hours_of_raw_telemetry_are_kept(machine: Machine) -> None:
-    for number in range(heartbeats.RAW_ENTRIES + 5):
-        services.heartbeats_note([(machine.pk, T0 + number * SECOND, "boot", [{"uuid": "GPU-1", "power_w": None}])])
-    entries = selectors.telemetry_recent(machine.pk)
-    assert len(entries) == heartbeats.RAW_ENTRIES
-    assert entries[0]["telemetry"] == [{"uuid": "GPU-1", "power_w": None}]
-    assert 0 < core_valkey.valkey().ttl(f"{live.RAW_KEY}{machine.pk}") <= heartbeats.RAW_SECONDS
-
-
 # -- Our own absence --------------------------------------------------------------------------------------------------
 
 
