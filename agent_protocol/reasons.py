@@ -6,6 +6,8 @@ Codes travel on the wire and stand in the database; sentences are the English so
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agent_protocol.texts import gettext_noop
+
 
 class Owner(StrEnum):
     CUSTOMER = "customer"
@@ -58,32 +60,32 @@ _REASONS = (
         credited=False,
         scored=True,
         retried=False,
-        sentence="The command finished with exit code 0.",
+        sentence=gettext_noop("The command finished with exit code 0."),
     ),
-    _customer("nonzero_exit", "The command finished with an exit code other than 0."),
-    _customer("out_of_memory", "The job used more memory than it had asked for."),
-    _customer("image_missing", "The registry does not have this image."),
-    _customer("image_unauthorized", "The registry refused access to this image."),
-    _customer("disk_limit", "The job wrote more than the disk space it had asked for."),
-    _customer("time_limit", "The job reached its time limit."),
-    _customer("cancelled", "The customer cancelled the job."),
-    _customer("balance_exhausted", "The customer's balance ran out."),
-    _provider("gpu_lost", "The GPU fell off the bus while the job ran."),
-    _provider("gpu_fault", "The GPU reported a hardware fault while the job ran."),
-    _provider("engine_restart", "The container engine of the machine restarted."),
-    _provider("host_restart", "The machine restarted."),
-    _provider("host_disk_full", "The disk of the machine was full."),
-    _provider("device_injection_failed", "The machine could not hand its GPU to the container."),
-    _provider("container_create_failed", "The machine could not create the container."),
-    _provider("offline", "The machine was offline for longer than the job allows."),
-    _provider("lease_expired", "The machine did not confirm the job in time."),
-    _platform("registry_unavailable", "The image registry did not answer."),
-    _platform("registry_rate_limited", "The image registry limits how often images are pulled."),
-    _platform("platform_stop", "The platform stopped the job."),
-    _platform("platform_outage", "The platform could not be reached for longer than the job allows."),
-    _platform("orphaned", "The machine ran a job that the platform no longer knew."),
-    _unknown("never_started", "The job did not start in time."),
-    _unknown("unknown", "It is not known why the job ended."),
+    _customer("nonzero_exit", gettext_noop("The command finished with an exit code other than 0.")),
+    _customer("out_of_memory", gettext_noop("The job used more memory than it had asked for.")),
+    _customer("image_missing", gettext_noop("The registry does not have this image.")),
+    _customer("image_unauthorized", gettext_noop("The registry refused access to this image.")),
+    _customer("disk_limit", gettext_noop("The job wrote more than the disk space it had asked for.")),
+    _customer("time_limit", gettext_noop("The job reached its time limit.")),
+    _customer("cancelled", gettext_noop("The customer cancelled the job.")),
+    _customer("balance_exhausted", gettext_noop("The customer's balance ran out.")),
+    _provider("gpu_lost", gettext_noop("The GPU fell off the bus while the job ran.")),
+    _provider("gpu_fault", gettext_noop("The GPU reported a hardware fault while the job ran.")),
+    _provider("engine_restart", gettext_noop("The container engine of the machine restarted.")),
+    _provider("host_restart", gettext_noop("The machine restarted.")),
+    _provider("host_disk_full", gettext_noop("The disk of the machine was full.")),
+    _provider("device_injection_failed", gettext_noop("The machine could not hand its GPU to the container.")),
+    _provider("container_create_failed", gettext_noop("The machine could not create the container.")),
+    _provider("offline", gettext_noop("The machine was offline for longer than the job allows.")),
+    _provider("lease_expired", gettext_noop("The machine did not confirm the job in time.")),
+    _platform("registry_unavailable", gettext_noop("The image registry did not answer.")),
+    _platform("registry_rate_limited", gettext_noop("The image registry limits how often images are pulled.")),
+    _platform("platform_stop", gettext_noop("The platform stopped the job.")),
+    _platform("platform_outage", gettext_noop("The platform could not be reached for longer than the job allows.")),
+    _platform("orphaned", gettext_noop("The machine ran a job that the platform no longer knew.")),
+    _unknown("never_started", gettext_noop("The job did not start in time.")),
+    _unknown("unknown", gettext_noop("It is not known why the job ended.")),
 )
 
 REASONS: dict[str, Reason] = {reason.code: reason for reason in _REASONS}
@@ -120,26 +122,28 @@ THROTTLE_REASONS: tuple[str, ...] = (*THROTTLE_BITS.values(), "other")
 THROTTLE_FAULTS: frozenset[str] = frozenset({"hw_slowdown", "hw_thermal", "hw_power_brake"})
 
 BENCHMARK_FAILURES: dict[str, str] = {
-    "no_cuda": "CUDA is not usable on this machine.",
-    "not_installed": "The benchmark is not installed on this machine.",
-    "unsupported_suite": "This agent does not know the requested benchmark suite.",
-    "gpu_missing": "The GPU is not in this machine.",
-    "gpu_lost": "The GPU fell off the bus while it was measured.",
-    "gpu_busy": "Something else is using the GPU.",
-    "out_of_memory": "The GPU does not have enough free memory for the benchmark.",
-    "time_limit": "The benchmark took too long.",
-    "interrupted": "The agent was stopped while it measured.",
-    "unknown": "The benchmark failed for an unknown reason.",
+    "no_cuda": gettext_noop("CUDA is not usable on this machine."),
+    "not_installed": gettext_noop("The benchmark is not installed on this machine."),
+    "unsupported_suite": gettext_noop("This agent does not know the requested benchmark suite."),
+    "gpu_missing": gettext_noop("The GPU is not in this machine."),
+    "gpu_lost": gettext_noop("The GPU fell off the bus while it was measured."),
+    "gpu_busy": gettext_noop("Something else is using the GPU."),
+    "out_of_memory": gettext_noop("The GPU does not have enough free memory for the benchmark."),
+    "time_limit": gettext_noop("The benchmark took too long."),
+    "interrupted": gettext_noop("The agent was stopped while it measured."),
+    "unknown": gettext_noop("The benchmark failed for an unknown reason."),
 }
 
 # What a host reports in `degraded`: it stays online but takes no new jobs.
 DEGRADATIONS: dict[str, str] = {
-    "nvml_missing": "The NVIDIA management library is not installed.",
-    "nvml_mismatch": "The NVIDIA driver and its library differ in version; a reboot mends that.",
-    "nvml_timeout": "The NVIDIA driver does not answer.",
-    "nvml_failed": "The NVIDIA management library reports an error.",
-    "driver_disagrees": "The NVIDIA library shows GPUs or a version that the driver in the kernel does not have.",
-    "engine_unavailable": "The container engine does not answer.",
-    "disk_low": "The disk of the machine is almost full.",
-    "upgrade_required": "The agent is older than the platform accepts.",
+    "nvml_missing": gettext_noop("The NVIDIA management library is not installed."),
+    "nvml_mismatch": gettext_noop("The NVIDIA driver and its library differ in version; a reboot mends that."),
+    "nvml_timeout": gettext_noop("The NVIDIA driver does not answer."),
+    "nvml_failed": gettext_noop("The NVIDIA management library reports an error."),
+    "driver_disagrees": gettext_noop(
+        "The NVIDIA library shows GPUs or a version that the driver in the kernel does not have."
+    ),
+    "engine_unavailable": gettext_noop("The container engine does not answer."),
+    "disk_low": gettext_noop("The disk of the machine is almost full."),
+    "upgrade_required": gettext_noop("The agent is older than the platform accepts."),
 }

@@ -31,6 +31,11 @@ def reason_sentence(code: str) -> str:
     return translate(reason_get(code).sentence)
 
 
+def reason_words(code: str) -> Promise:
+    """The same, translated only when it is shown: for a text whose reader is not known yet."""
+    return _(reason_get(code).sentence)
+
+
 ATTEMPTS_MAX = 3
 LIMIT_SLACK_SECONDS = 5
 """Agent and engine each round seconds down and look every second or two; a stop this early is still the limit's."""

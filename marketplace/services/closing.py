@@ -133,6 +133,7 @@ def _move_on(job: Job, attempt: Attempt, actor: object, now: datetime) -> None:
 
 def job_end_tell(*, job: Job, now: datetime) -> None:
     """Write to the customer that a job ended badly, and why."""
-    words = outcomes.JOB_REASONS.get(job.reason) or reason_get(job.reason).sentence
-    context = {"job_name": job.name or str(job.pk)[:8], "status": job.status, "reason": words, "image": job.image}
+    words = outcomes.JOB_REASONS.get(job.reason) or outcomes.reason_words(job.reason)
+    status = Job.Status(job.status).label
+    context = {"job_name": job.name or str(job.pk)[:8], "status": status, "reason": words, "image": job.image}
     notification_send(party=job.customer, kind="job_ended", context=context, url=f"/jobs/{job.pk}/", now=now)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from django.utils import translation
 
 from accounts.models import Notification, User
+from agent_protocol.reasons import REASONS
 from core.errors import Conflict, NotFound
 from core.models import StatusEvent
 from marketplace.models import Attempt, AttemptEvidence, Job, Rental
+from marketplace.outcomes import reason_sentence, reason_words
 from marketplace.services import StaleToken, attempts_sweep, jobs_place
 from marketplace.states import (
     LIMIT_MARGIN_SECONDS,
@@ -157,6 +160,21 @@ def test_bad_ends(
     assert (told.job.status, told.job.reason, told.attempt.exit_code) == (status, believed, exit_code)
     assert Notification.objects.filter(kind="job_ended").count() == 1
     assert not Outcome.objects.exclude(completed=None).exists()
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_every_reason_is_told_in_the_readers_language(reason: str) -> None:
+    with translation.override("zh-hans"):
+        assert str(reason_words(reason)) == reason_sentence(reason) != REASONS[reason].sentence
+
+
+def test_a_customer_is_told_in_chinese_why_the_job_ended(ravi: User, at: At) -> None:
+    User.objects.filter(pk=ravi.pk).update(language="zh-hans")
+    told = story(ravi, now=at(0))
+    told.agent.observe(told.attempt, "running", at=at(10), elapsed=5)
+    told.agent.end(told.attempt, at=at(40), reason="nonzero_exit", exit_code=3, elapsed=30)
+    message = Notification.objects.get(kind="job_ended")
+    assert "失败" in message.subject and "命令以非 0 退出码结束。" in message.body
 
 
 class TestSilence:
