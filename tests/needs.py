@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+from functools import cache
 
 import pytest
 
@@ -17,20 +19,36 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "gettext": ("xgettext", "msgfmt", "msgmerge"),
 }
 """Marker → programs; bin/test names the Debian packages they come from."""
+SYSTEM_PYTHON = "/usr/bin/python3"
+MODULES: dict[str, tuple[str, ...]] = {"torch": ("torch", "numpy")}
+"""Marker → modules of the system's Python: torch is half a gigabyte, and comes with `bin/test --deep` only."""
 
 _SEARCH = os.environ.get("PATH", os.defpath) + os.pathsep + "/usr/sbin"
 _skipped: list[str] = []
 
 
 def missing(marker: str) -> list[str]:
+    if marker in MODULES:
+        return [f"{name} (for {SYSTEM_PYTHON})" for name in MODULES[marker] if not _importable(name)]
     lacking = [program for program in PROGRAMS[marker] if shutil.which(program, path=_SEARCH) is None]
     if marker == "engine" and os.geteuid() != 0:
         lacking.append("root (dockerd)")
     return lacking
 
 
+@cache
+def _importable(module: str) -> bool:
+    """Whether the system's Python finds the module; it is not imported, which would take seconds."""
+    ask = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    try:
+        return subprocess.run([SYSTEM_PYTHON, "-I", "-c", ask], check=False, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    lacking = {marker: missing(marker) for marker in PROGRAMS}
+    used = {marker for item in items for marker in (*PROGRAMS, *MODULES) if item.get_closest_marker(marker)}
+    lacking = {marker: missing(marker) for marker in used}
     for item in items:
         for marker, names in lacking.items():
             if names and item.get_closest_marker(marker):

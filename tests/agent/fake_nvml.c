@@ -122,6 +122,17 @@ PUBLIC int nvmlDeviceGetHandleByIndex_v2(unsigned index, device *out) {
     *out = &cards[index];
     return failure(*out, "handle");
 }
+PUBLIC int nvmlDeviceGetHandleByUUID(const char *uuid, device *out) {
+    char value[96];
+    for (int index = 0; index < count(); index++)
+        if (find(index, "gpu", 0, value, sizeof value) && !strcmp(value, uuid))
+            return nvmlDeviceGetHandleByIndex_v2((unsigned)index, out);
+    return INVALID_ARGUMENT;
+}
+PUBLIC int nvmlDeviceGetClockInfo(device card, int kind, unsigned *out) {
+    (void)kind;
+    return small(card, "clock", out);
+}
 PUBLIC int nvmlDeviceGetUUID(device card, char *out, unsigned size) { return text(card, "gpu", out, size); }
 PUBLIC int nvmlDeviceGetName(device card, char *out, unsigned size) { return text(card, "name", out, size); }
 PUBLIC int nvmlDeviceGetVbiosVersion(device card, char *out, unsigned size) { return text(card, "vbios", out, size); }

@@ -21,6 +21,7 @@ VIOLATIONS: dict[str, tuple[str, str]] = {
     "inside": ("providers/selectors/__init__.py", "import providers.services"),
     "money": ("providers/services/__init__.py", "import billing.models"),
     "agent": ("agent/__init__.py", "import core.money"),
+    "suite": ("agent/suite/main.py", "import agent.client"),
     "server-not-agent": ("providers/services/__init__.py", "import agent"),
     "domain-no-http": ("core/states.py", "import rest_framework"),
     "solana": ("gpunex/health.py", "import solders"),
