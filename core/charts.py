@@ -12,7 +12,8 @@ WIDTH, HEIGHT = 600, 120
 
 @dataclass(frozen=True)
 class Chart:
-    """lines: the ``points`` attribute of one polyline per unbroken stretch. dots: stretches of a single reading."""
+    """lines: the ``points`` attribute of one polyline per unbroken stretch. dots: stretches of a single reading.
+    gaps: (x, width) of the stretches of which nothing is known."""
 
     lines: tuple[str, ...]
     dots: tuple[tuple[str, str], ...]
@@ -21,6 +22,7 @@ class Chart:
     last: datetime
     lowest: float
     highest: float
+    gaps: tuple[tuple[str, str], ...] = ()
     width: int = WIDTH
     height: int = HEIGHT
 
@@ -49,6 +51,15 @@ def line_chart(
             stretches.append([])
         else:
             stretches[-1].append((x(at), y(value)))
+    gaps, since = [], None
+    for at, value in readings:
+        if value is None:
+            since = since or at
+        elif since is not None:
+            gaps.append((since, at))
+            since = None
+    if since is not None:
+        gaps.append((since, last))
     return Chart(
         lines=tuple(" ".join(f"{a},{b}" for a, b in stretch) for stretch in stretches if len(stretch) > 1),
         dots=tuple(stretch[0] for stretch in stretches if len(stretch) == 1),
@@ -57,4 +68,5 @@ def line_chart(
         last=last,
         lowest=lowest,
         highest=highest,
+        gaps=tuple((x(start), f"{float(x(end)) - float(x(start)):.1f}") for start, end in gaps if start < end),
     )

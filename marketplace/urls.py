@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from marketplace.views import earnings, jobs, machines, market, pricing
+from marketplace.views import earnings, jobs, machines, market, pricing, telemetry
 
 urlpatterns = [
     path("market/", market.market, name="marketplace_market"),
@@ -19,5 +19,6 @@ urlpatterns = [
     path("provider/earnings/", earnings.earnings, name="marketplace_earnings"),
     path("provider/earnings/destination/", earnings.destination, name="marketplace_destination"),
     path("provider/machines/<uuid:machine_id>/", machines.machine, name="marketplace_machine"),
+    path("provider/machines/<uuid:machine_id>/telemetry/", telemetry.telemetry, name="marketplace_telemetry"),
     path("provider/machines/<uuid:machine_id>/<slug:action>/", machines.machine_act, name="marketplace_machine_act"),
 ]

@@ -17,13 +17,14 @@ from django.views.decorators.http import require_POST, require_safe
 from accounts.http import PersonRequest
 from benchmarks.selectors import verdict_of
 from core import clock
-from core.errors import DomainError, NotFound
+from core.errors import DomainError
 from marketplace import visibility
 from marketplace.models import Listing
 from marketplace.selectors import machine_jobs
-from marketplace.views.provider import provider_or_404
-from providers.models import Machine, Provider
-from providers.selectors import machine_of, schedule_of
+from marketplace.views.provider import machine_or_404
+from marketplace.views.telemetry import LIVE, telemetry_panel
+from providers.models import Machine
+from providers.selectors import schedule_of
 from providers.services import machine_confirm, machine_drain, machine_resume, machine_retire
 from reliability.selectors import health_of, seen_last
 
@@ -41,19 +42,11 @@ OFFERED = {
 """What a page offers in which status; the services decide what is allowed."""
 
 
-def _mine(request: PersonRequest, machine_id: UUID) -> tuple[Provider, Machine]:
-    provider = provider_or_404(request)
-    try:
-        return provider, machine_of(provider, machine_id)
-    except NotFound:
-        raise Http404 from None
-
-
 @login_required
 @require_safe
 def machine(request: PersonRequest, machine_id: UUID) -> HttpResponse:
-    provider, row = _mine(request, machine_id)
-    gpus = list(row.gpus.all())
+    provider, row = machine_or_404(request, machine_id)
+    now, gpus = clock.now(), list(row.gpus.all())
     verdicts = verdict_of([gpu.pk for gpu in gpus])
     readings = _telemetry(row)
     listings = Listing.objects.filter(machine=row).select_related("gpu_model").order_by("gpu_model__name")
@@ -63,8 +56,9 @@ def machine(request: PersonRequest, machine_id: UUID) -> HttpResponse:
         "gpus": [(gpu, verdicts.get(gpu.pk), readings.get(gpu.uuid)) for gpu in gpus],
         "listings": [(each, visibility.SENTENCES.get(each.hidden_reason, "")) for each in listings],
         "jobs": machine_jobs(provider=provider, machine_id=row.pk),
-        "schedule": schedule_of(row, clock.now()),
+        "schedule": schedule_of(row, now),
         "actions": OFFERED.get(row.status, ()),
+        "panel": telemetry_panel(row, span=request.GET.get("span", LIVE), now=now),
     }
     return render(request, "marketplace/machine.html", context)
 
@@ -81,7 +75,7 @@ def _telemetry(machine: Machine) -> dict[str, dict[str, Any]]:
 @login_required
 @require_POST
 def machine_act(request: PersonRequest, machine_id: UUID, action: str) -> HttpResponse:
-    _provider, row = _mine(request, machine_id)
+    _provider, row = machine_or_404(request, machine_id)
     verb = ACTIONS.get(action)
     if verb is None:
         raise Http404

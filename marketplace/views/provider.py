@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from django.http import Http404
 
 from accounts.http import PersonRequest
 from accounts.selectors import party_of
-from providers.models import Provider
-from providers.selectors import provider_of
+from core.errors import NotFound
+from providers.models import Machine, Provider
+from providers.selectors import machine_of, provider_of
 
 
 def fee_percent(fee_bps: int) -> str:
@@ -22,3 +25,12 @@ def provider_or_404(request: PersonRequest) -> Provider:
     if provider is None:
         raise Http404
     return provider
+
+
+def machine_or_404(request: PersonRequest, machine_id: UUID) -> tuple[Provider, Machine]:
+    """The viewer's provider profile and that machine of theirs."""
+    provider = provider_or_404(request)
+    try:
+        return provider, machine_of(provider, machine_id)
+    except NotFound:
+        raise Http404 from None

@@ -10,10 +10,11 @@ import pytest
 from accounts.models import User
 from core import clock
 from core.valkey import valkey
-from providers.models import Machine, Provider
+from providers.models import Gpu, Machine, Provider
 from reliability import services
-from reliability.models import OnlineInterval
+from reliability.models import OnlineInterval, TelemetryRollup
 from reliability.selectors import live
+from reliability.telemetry import METRICS, bucket_number, bucket_start
 from tests.factories.benchmarks import baseline_made, machine_made, provider_made
 
 PACE = timedelta(seconds=15)
@@ -62,3 +63,45 @@ def week_of(ada: User) -> Provider:
     for days in range(5, -1, -1):
         services.scores_recompute(now=now - timedelta(days=days))
     return provider
+
+
+def day_of_telemetry(machine: Machine, *, now: datetime) -> None:
+    """A day of a machine's life, as charts show it: work and rest by turns, an hour of silence, a card that says no power."""
+    gpus = list(machine.gpus.order_by("uuid"))
+    rows = []
+    for number in range(288):
+        at = bucket_start(bucket_number(now) - number - 1)
+        if not 100 <= number < 112:
+            rows += [_five_minutes(gpu, place, number, at) for place, gpu in enumerate(gpus)]
+    TelemetryRollup.objects.bulk_create(rows)
+    beats = []
+    for number in range(480):
+        at = now - number * PACE
+        if not 200 <= number < 280:
+            row = [(gpu, _five_minutes(gpu, place, number // 20, at)) for place, gpu in enumerate(gpus)]
+            beats.append((machine.pk, at, "boot-1", [{"uuid": gpu.uuid, **_said(each)} for gpu, each in row]))
+    services.heartbeats_note(list(reversed(beats)))
+
+
+def _five_minutes(gpu: Gpu, place: int, number: int, at: datetime) -> TelemetryRollup:
+    works = (number + 7 * place) % 60 < 40
+    wave = (number * 37 + place * 11) % 17
+    power = None if place == 1 else 40.0 + wave if works else 12.0
+    return TelemetryRollup(
+        gpu_id=gpu.pk,
+        starts_at=at,
+        samples=20,
+        utilization_percent=80.0 + wave if works else 0.0,
+        memory_used_bytes=(0.6 if works else 0.0) * (gpu.memory_bytes or 0),
+        memory_used_bytes_peak=(0.65 if works else 0.0) * (gpu.memory_bytes or 0),
+        temperature_c=60.0 + wave / 2 if works else 34.0,
+        temperature_c_peak=64.0 + wave / 2 if works else 35.0,
+        power_w=power,
+        power_w_peak=power,
+        sm_clock_mhz=1700.0 + wave if works else 210.0,
+        memory_clock_mhz=6250.0 if works else 405.0,
+    )
+
+
+def _said(row: TelemetryRollup) -> dict[str, float | None]:
+    return {name: getattr(row, name) for name in METRICS}

@@ -14,7 +14,7 @@ from marketplace.services import jobs_place
 from tests.factories.billing import funded
 from tests.factories.cast import person
 from tests.factories.marketplace import Agent, job_new, listing_new, live_attempt, provider_new
-from tests.factories.reliability import week_of
+from tests.factories.reliability import day_of_telemetry, week_of
 
 PUBLIC = [
     "/",
@@ -70,6 +70,7 @@ def build() -> Scene:
         listing_new(provider_new(name, country=country), gpus=4, model=model, rate_micro=rate)
         for name, country, model, rate in LISTINGS
     ]
+    day_of_telemetry(listing.machine, now=now)
     people["petra"] = User.objects.get(email="petra@example.com")
     customer = funded(people["ravi"], 25_000_000)
     intent = deposit_intent_open(party=customer, amount_micro=10_000_000, now=now)
@@ -83,7 +84,7 @@ def build() -> Scene:
         ],
         "carl": ["/billing/", "/inbox/", "/jobs/", "/jobs/new/", "/provider/"],
         "ada": PROVIDER,
-        "petra": [*PROVIDER, f"/provider/machines/{listing.machine_id}/"],
+        "petra": [*PROVIDER, *(f"/provider/machines/{listing.machine_id}/{query}" for query in ("", "?span=24h"))],
     }
     return Scene(people, paths)
 
