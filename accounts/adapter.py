@@ -6,13 +6,15 @@ from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.models import EmailAddress
+from allauth.core import context as allauth_context
 from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest
 
 from accounts.models import User
 from accounts.selectors import inbox_of
-from accounts.services.notifications import header_text, notification_send
+from accounts.services.mails import header_text, mail_queue
+from accounts.services.notifications import notification_send
 from accounts.services.users import party_open
 from core import clock
 
@@ -38,10 +40,14 @@ class AccountAdapter(DefaultAccountAdapter):
         return confirmed
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """Every link starts with the configured origin, whatever Host header asked for the mail."""
+        """Every link starts with the configured origin, whatever Host header asked for the mail; a job sends it."""
         ours = {name: _at_origin(value) if name.endswith("_url") else value for name, value in context.items()}
         site = SimpleNamespace(name="GPUnex", domain=urlsplit(settings.ORIGIN).netloc)
-        super().send_mail(template_prefix, email, {**ours, "current_site": site})
+        asked = allauth_context.request
+        message = self.render_mail(
+            template_prefix, email, {"request": asked, "email": email, **ours, "current_site": site}
+        )
+        mail_queue(to=email, subject=message.subject, body=str(message.body), now=clock.now())
 
     def format_email_subject(self, subject: str) -> str:
         return header_text(f"{subject} · GPUnex")

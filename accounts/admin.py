@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from accounts.models import Notification, Party, User
+from accounts.models import Mail, Notification, Party, User
 from core.admin import ReadOnlyAdmin
 
 
@@ -28,10 +28,18 @@ class PartyAdmin(ReadOnlyAdmin):
 
 @admin.register(Notification)
 class NotificationAdmin(ReadOnlyAdmin):
-    list_display = ("subject", "user", "kind", "created_at", "mailed_at", "mail_attempts")
+    list_display = ("subject", "user", "kind", "created_at")
     list_filter = ("kind",)
     search_fields = ("user__email", "subject")
     ordering = ("-id",)
     list_select_related = ("user",)
-    fields = ("id", "user", "kind", "subject", "url", "created_at", "read_at", "mailed_at", "mail_attempts")
+    fields = ("id", "user", "kind", "subject", "url", "created_at", "read_at", "mail")
     """Not the body: what concerns a person is theirs to read."""
+
+
+@admin.register(Mail)
+class MailAdmin(ReadOnlyAdmin):
+    list_display = ("to", "created_at", "sent_at", "attempts", "due_at")
+    search_fields = ("to",)
+    ordering = ("-created_at",)
+    fields = ("id", "to", "created_at", "sent_at", "attempts", "due_at")

@@ -9,10 +9,15 @@ from core import clock
 
 
 @shared_task(name="accounts.mail_send", queue="default")
-def mail_send(notification_id: str) -> bool:
-    return services.mail_send(notification_id=UUID(notification_id), now=clock.now())
+def mail_send(mail_id: str) -> bool:
+    return services.mail_send(mail_id=UUID(mail_id), now=clock.now())
 
 
 @shared_task(name="accounts.mails_sweep", queue="sweep")
 def mails_sweep() -> int:
     return services.mails_sweep(now=clock.now())
+
+
+@shared_task(name="accounts.mails_forget", queue="sweep")
+def mails_forget() -> int:
+    return services.mails_forget(now=clock.now())

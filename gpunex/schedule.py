@@ -42,6 +42,7 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     "rentals": every("marketplace.rentals_settle_ended", MINUTE),
     "listings": every("marketplace.listings_recheck", MINUTE),
     "ranks": every("marketplace.listings_rank", 15 * MINUTE),
+    "mails_forget": every("accounts.mails_forget", 24 * HOUR),
     "agent_events": every("gpunex.events_forget", 24 * HOUR),
     "partitions": every("core.partitions_keep", 6 * HOUR),
     "schedules": every("providers.schedules_sweep", 15.0),

@@ -86,6 +86,18 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name="Mail",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                ("to", models.EmailField(max_length=254)),
+                ("sealed", models.BinaryField(null=True)),
+                ("due_at", models.DateTimeField(editable=False, null=True)),
+                ("attempts", models.PositiveSmallIntegerField(default=0, editable=False)),
+                ("sent_at", models.DateTimeField(editable=False, null=True)),
+            ],
+        ),
+        migrations.CreateModel(
             name="Notification",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
@@ -95,10 +107,15 @@ class Migration(migrations.Migration):
                 ("body", models.TextField()),
                 ("url", models.CharField(blank=True, max_length=300)),
                 ("read_at", models.DateTimeField(blank=True, null=True)),
-                ("mail_secrets", models.BinaryField(null=True)),
-                ("mail_due_at", models.DateTimeField(editable=False, null=True)),
-                ("mail_attempts", models.PositiveSmallIntegerField(default=0, editable=False)),
-                ("mailed_at", models.DateTimeField(editable=False, null=True)),
+                (
+                    "mail",
+                    models.OneToOneField(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="notification",
+                        to="accounts.mail",
+                    ),
+                ),
                 (
                     "user",
                     models.ForeignKey(
@@ -148,12 +165,14 @@ class Migration(migrations.Migration):
             index=models.Index(fields=["user", "-id"], name="accounts_notification_inbox"),
         ),
         migrations.AddIndex(
-            model_name="notification",
+            model_name="mail",
             index=models.Index(
-                condition=models.Q(("mail_due_at__isnull", False)),
-                fields=["mail_due_at"],
-                name="accounts_notification_due",
+                condition=models.Q(("due_at__isnull", False)), fields=["due_at"], name="accounts_mail_due"
             ),
+        ),
+        migrations.AddIndex(
+            model_name="mail",
+            index=models.Index(fields=["created_at"], name="accounts_mail_age"),
         ),
         migrations.AddConstraint(
             model_name="partymember",

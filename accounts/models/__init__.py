@@ -1,5 +1,6 @@
+from accounts.models.mail import Mail
 from accounts.models.notification import Notification
 from accounts.models.party import Party, PartyMember
 from accounts.models.user import User
 
-__all__ = ["Notification", "Party", "PartyMember", "User"]
+__all__ = ["Mail", "Notification", "Party", "PartyMember", "User"]

@@ -9,10 +9,7 @@ from core.models import BaseModel
 
 
 class Notification(BaseModel):
-    """One message to one user: in the inbox, and once by mail. Written in the language the user had then.
-
-    ``mail_due_at`` is when the next sending may be tried (null once it is mailed); taking it forward is the claim.
-    """
+    """One message to one user: in the inbox, and once by mail. Written in the language the user had then."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="notifications")
     kind = models.CharField(max_length=60)
@@ -21,20 +18,12 @@ class Notification(BaseModel):
     url = models.CharField(max_length=300, blank=True)
     """A path of ours, such as ``/jobs/…/``; never a whole address."""
     read_at = models.DateTimeField(null=True, blank=True)
-    mail_secrets = models.BinaryField(null=True, editable=False)
-    """Secrets that go into the mail alone (encrypted), forgotten once it is sent."""
-    mail_due_at = models.DateTimeField(null=True, editable=False)
-    mail_attempts = models.PositiveSmallIntegerField(default=0, editable=False)
-    mailed_at = models.DateTimeField(null=True, editable=False)
+    mail = models.OneToOneField("accounts.Mail", on_delete=models.SET_NULL, null=True, related_name="notification")
+    """The mail that went out with it; null once that was long ago."""
 
     class Meta:
         indexes = [
             models.Index(fields=["user", "-id"], name="accounts_notification_inbox"),
-            models.Index(
-                fields=["mail_due_at"],
-                name="accounts_notification_due",
-                condition=models.Q(mail_due_at__isnull=False),
-            ),
         ]
 
     def __str__(self) -> str:

@@ -1,6 +1,5 @@
+from accounts.services.mails import mail_queue, mail_send, mails_forget, mails_sweep
 from accounts.services.notifications import (
-    mail_send,
-    mails_sweep,
     notification_read,
     notification_send,
     notifications_read_all,
@@ -8,7 +7,9 @@ from accounts.services.notifications import (
 from accounts.services.users import user_language_set, user_profile_set, user_register
 
 __all__ = [
+    "mail_queue",
     "mail_send",
+    "mails_forget",
     "mails_sweep",
     "notification_read",
     "notification_send",

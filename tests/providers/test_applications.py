@@ -11,7 +11,7 @@ import pytest
 
 from accounts.models import Notification, User
 from accounts.selectors import party_of
-from accounts.services.notifications import mail_send
+from accounts.services import mail_send
 from core import clock
 from core.errors import Conflict, Denied, Invalid, MoveNotAllowed
 from core.models import StatusEvent
@@ -180,7 +180,7 @@ def test_the_mail_holds_a_token_that_works(
 
 
 def _sent(row: Notification, mailoutbox: list[Any]) -> str:
-    assert mail_send(notification_id=row.pk, now=clock.now())
+    assert mail_send(mail_id=row.mail_id, now=clock.now())
     return str(mailoutbox[-1].body)
 
 
