@@ -14,6 +14,7 @@ from agent.errors import AgentError, ExitCode
 from agent.hostcheck import host_check
 from agent.journal import journal_start
 from agent.service import serve
+from agent.status import WITHIN_S, status_read
 from agent_protocol.checks import CheckStatus
 from agent_protocol.version import AGENT_VERSION, PROTOCOL
 
@@ -51,6 +52,10 @@ def _parser() -> argparse.ArgumentParser:
     stop = commands.add_parser("stop-jobs", help="end the jobs that a stopped agent left running")
     stop.set_defaults(command=_stop_jobs)
     _host_options(stop)
+    status = commands.add_parser("status", help="say whether this machine is enrolled and the platform answers it")
+    status.add_argument("--state", type=Path, default=DEFAULT_STATE, help="folder of the agent")
+    status.add_argument("--within", type=float, default=WITHIN_S, help="seconds since the last answer that count")
+    status.set_defaults(command=_status)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(command=_version)
     return parser
@@ -115,6 +120,12 @@ def _check(options: argparse.Namespace) -> int:
 def _stop_jobs(options: argparse.Namespace) -> int:
     print(f"{jobs_stop(_settings(options))} jobs ended")
     return ExitCode.CLEAN
+
+
+def _status(options: argparse.Namespace) -> int:
+    online, line = status_read(options.state.absolute(), options.within)
+    print(line)
+    return ExitCode.CLEAN if online else ExitCode.CHECK_FAILED
 
 
 def _version(_options: argparse.Namespace) -> int:

@@ -32,6 +32,7 @@ def identity_ensure(
         )
     if identity is not None and identity.machine_id is not None:
         client.authorize(identity.credential)
+        _token_forget(settings)
         return identity
     token = token_read(settings)
     if token is None:
@@ -56,8 +57,20 @@ def identity_ensure(
         return None
     store.identity_confirm(machine_id)
     client.authorize(identity.credential)
+    _token_forget(settings)
     log.info("enrolled", extra={"machine_id": machine_id})
     return store.identity_get()
+
+
+def _token_forget(settings: Settings) -> None:
+    """A token file inside the state folder was handed to this agent alone (the installer does so); it is used up now."""
+    file = settings.token_file
+    if file is None or file.absolute().parent != settings.state.absolute():
+        return
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("the used token could not be deleted", extra={"file": str(file), "why": str(error)})
 
 
 def _same_platform(enrolled: str, given: str) -> bool:

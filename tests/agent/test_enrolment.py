@@ -2,9 +2,11 @@
 
 import os
 import stat
+import subprocess
+import sys
 
 from tests.agent.host import AgentHost
-from tests.agent.platform import FakePlatform
+from tests.agent.platform import TOKEN, FakePlatform
 from tests.agent.waiting import eventually
 
 
@@ -62,6 +64,54 @@ def test_a_token_can_come_from_a_file(platform: FakePlatform, host: AgentHost) -
     host.options["--token-file"] = str(host.folder / "token")
     host.start()
     eventually(lambda: platform.syncs, "a sync")
+    assert (host.folder / "token").exists(), "a file of somebody else's is not ours to delete"
+
+
+def test_a_token_handed_over_in_the_state_folder_is_deleted_once_it_is_used(
+    platform: FakePlatform, host: AgentHost
+) -> None:
+    token = host.state / "token"
+    host.state.mkdir()
+    token.write_text("gpxe_expired\n")
+    del host.environment["GPUNEX_TOKEN"]
+    host.options["--token-file"] = str(token)
+    host.start()
+    assert host.exit_code() == 4
+    assert token.exists(), "refused is not used"
+    for _ in range(2):  # of the second, which an enrolled machine did not need, nothing is left either
+        token.write_text(f"{TOKEN}\n")
+        host.start()
+        eventually(lambda: not token.exists(), "the token is gone")
+        host.terminate()
+    assert len(platform.machines) == 1
+
+
+def status(host: AgentHost, *options: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "agent", "status", "--state", str(host.state), *options]
+    done = subprocess.run(
+        command, cwd=host.folder, env=host.environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_status_can_be_asked_for_beside_a_running_agent(platform: FakePlatform, host: AgentHost) -> None:
+    assert status(host) == (1, "new: no agent has run here\n")
+    assert not host.state.exists()
+    platform.fault("/enrol", count=1000, status=503)
+    host.start()
+    eventually(lambda: (host.state / "agent.sqlite3").exists() and "enrolment not answered" in host.journal(), "it asks")
+    assert status(host) == (1, "new: this machine is not enrolled\n")
+    platform.faults.clear()
+    platform.fault("/sync", count=1000, status=503)
+    eventually(lambda: platform.machines, "it is enrolled", timeout_s=60)
+    eventually(lambda: status(host)[1].startswith("enrolled: "), "nothing but the enrolment was answered")
+    platform.faults.clear()
+    eventually(lambda: status(host)[1].startswith("online: "), "the platform answers", timeout_s=60)
+    assert status(host)[0] == 0
+    host.kill()
+    code, line = status(host, "--within", "0")
+    assert code == 1
+    assert line.startswith(f"enrolled: machine {next(iter(platform.machines.values()))}; {platform.url} answered ")
 
 
 def test_the_credential_is_readable_by_its_owner_only_and_never_logged(platform: FakePlatform, host: AgentHost) -> None:
