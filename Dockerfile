@@ -8,6 +8,7 @@ RUN pip install --no-cache-dir --require-hashes -r requirements.txt \
 COPY manage.py ./
 COPY core core
 COPY agent_protocol agent_protocol
+COPY agent/install.sh agent/install.sh
 COPY accounts accounts
 COPY billing billing
 COPY providers providers

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -24,7 +22,7 @@ from providers.models import Application
 from providers.selectors import application_of, application_open_of, application_timeline, provider_of
 from providers.services.tokens import TOKEN_DAYS
 
-INSTALLER = (Path(__file__).parent / "installer" / "agent.sh").read_text()
+INSTALLER = (settings.BASE_DIR / "agent" / "install.sh").read_text()
 Status = Application.Status
 
 

@@ -16,6 +16,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "engine": ("dockerd", "busybox"),
     "browser": ("chromium",),
     "compiler": ("gcc",),
+    "linter": ("shellcheck",),
     "gettext": ("xgettext", "msgfmt", "msgmerge"),
 }
 """Marker → programs; bin/test names the Debian packages they come from."""

@@ -1,4 +1,4 @@
-"""A container registry on the loopback that holds one busybox image and fails on request."""
+"""A container registry on the loopback that holds one busybox image, and what is put into it, and fails on request."""
 
 import gzip
 import hashlib
@@ -7,6 +7,7 @@ import json
 import shutil
 import tarfile
 import threading
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -26,37 +27,14 @@ class FakeRegistry:
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
-        layer = _layer()
-        packed = gzip.compress(layer, 1)
-        config = json.dumps(
+        self.digest = self.put(
+            _layer(),
             {
-                "architecture": "amd64",
-                "os": "linux",
-                "config": {
-                    "Env": ["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all", "LD_PRELOAD=/evil.so", "KEPT=yes"],
-                    "Volumes": {"/declared": {}},
-                },
-                "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
-            }
-        ).encode()
-        manifest = {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": {
-                "mediaType": "application/vnd.docker.container.image.v1+json",
-                "size": len(config),
-                "digest": self._put(config),
+                "Env": ["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all", "LD_PRELOAD=/evil.so", "KEPT=yes"],
+                "Volumes": {"/declared": {}},
             },
-            "layers": [
-                {
-                    "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip",
-                    "size": len(packed),
-                    "digest": self._put(packed),
-                }
-            ],
-        }
-        self.manifest = json.dumps(manifest).encode()
-        self.digest = self._put(self.manifest)
+        )
+        self.manifest = self.blobs[self.digest]
         registry = self
 
         class Handler(_Handler):
@@ -73,6 +51,30 @@ class FakeRegistry:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+    def put(self, layer: bytes, config: dict[str, Any]) -> str:
+        """An image of one layer, a tar archive; its digest, good under every name."""
+        packed = _packed(layer)
+        described = {"architecture": "amd64", "os": "linux", "config": config}
+        described["rootfs"] = {"type": "layers", "diff_ids": [_digest(layer)]}
+        content = json.dumps(described).encode()
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": {
+                "mediaType": "application/vnd.docker.container.image.v1+json",
+                "size": len(content),
+                "digest": self._put(content),
+            },
+            "layers": [
+                {
+                    "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip",
+                    "size": len(packed),
+                    "digest": self._put(packed),
+                }
+            ],
+        }
+        return self._put(json.dumps(manifest).encode())
 
     def _put(self, blob: bytes) -> str:
         self.blobs[_digest(blob)] = blob
@@ -98,8 +100,9 @@ class _Handler(BaseHTTPRequestHandler):
             status, code = FAILURES[repository]
             body = json.dumps({"errors": [{"code": code, "message": code.lower()}]}).encode()
             return self._answer(status, body, "application/json")
-        if kind == "manifests" and reference in ("1", self.owner.digest):
-            return self._answer(200, self.owner.manifest, MANIFEST, self.owner.digest)
+        if kind == "manifests" and reference in ("1", *self.owner.blobs):
+            digest = self.owner.digest if reference == "1" else reference
+            return self._answer(200, self.owner.blobs[digest], MANIFEST, digest)
         if kind == "blobs" and reference in self.owner.blobs:
             return self._answer(200, self.owner.blobs[reference], "application/octet-stream", reference)
         return self._answer(404, b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}', "application/json")
@@ -132,6 +135,11 @@ def _layer() -> bytes:
             entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
             archive.addfile(entry)
     return buffer.getvalue()
+
+
+@lru_cache(maxsize=4)
+def _packed(layer: bytes) -> bytes:
+    return gzip.compress(layer, 1)
 
 
 def _digest(blob: bytes) -> str:

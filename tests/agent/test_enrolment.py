@@ -99,7 +99,9 @@ def test_a_status_can_be_asked_for_beside_a_running_agent(platform: FakePlatform
     assert not host.state.exists()
     platform.fault("/enrol", count=1000, status=503)
     host.start()
-    eventually(lambda: (host.state / "agent.sqlite3").exists() and "enrolment not answered" in host.journal(), "it asks")
+    eventually(
+        lambda: (host.state / "agent.sqlite3").exists() and "enrolment not answered" in host.journal(), "it asks"
+    )
     assert status(host) == (1, "new: this machine is not enrolled\n")
     platform.faults.clear()
     platform.fault("/sync", count=1000, status=503)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from agent_protocol.checks import MINIMUM_DRIVER_VERSION, MINIMUM_ENGINE_VERSION, MINIMUM_TOOLKIT_VERSION
 from core import clock
 from providers import services
 from providers.models import Application, EnrolmentToken, Gpu, GpuModel, Machine, Provider
@@ -29,7 +26,6 @@ from tests.factories.providers import (
 
 pytestmark = pytest.mark.django_db
 SignedIn = Callable[[User], Client]
-SCRIPT = Path(__file__).resolve().parents[2] / "providers" / "installer" / "agent.sh"
 
 
 def form(**changes: str) -> dict[str, str]:
@@ -222,88 +218,15 @@ def test_the_fleet_is_paged(ada: User, olga: User, signed_in: SignedIn, monkeypa
 def test_the_installer_is_plain_text_with_our_address(client: Client, settings: Any) -> None:
     settings.ORIGIN, settings.AGENT_IMAGE = "https://gpunex.example", "ghcr.io/x/agent@sha256:" + "0" * 64
     answer = client.get("/agent")
-    script = b"".join(answer).decode() if answer.streaming else answer.content.decode()
+    script = answer.content.decode()
     assert answer["Content-Type"] == "text/plain; charset=utf-8" and script.startswith("#!/bin/sh\n")
-    assert "https://gpunex.example" in script and "@sha256:000" in script and "@ORIGIN@" not in script
+    template = (settings.BASE_DIR / "agent" / "install.sh").read_text()
+    filled = {"@ORIGIN@": settings.ORIGIN, "@AGENT_IMAGE@": settings.AGENT_IMAGE, "@GUARD_IMAGE@": ""}
+    assert all(name in template for name in filled)
+    for name, value in filled.items():
+        template = template.replace(name, value)
+    assert script == template, "nothing else of it changes"
     assert client.get("/agent/manual/").status_code == 200
-
-
-def test_the_installer_asks_for_what_the_rule_table_asks() -> None:
-    script = SCRIPT.read_text()
-    assert f"MINIMUM_ENGINE:-{MINIMUM_ENGINE_VERSION}" in script
-    assert f"MINIMUM_DRIVER={MINIMUM_DRIVER_VERSION}\n" in script
-    assert f"MINIMUM_TOOLKIT={MINIMUM_TOOLKIT_VERSION}\n" in script
-
-
-def _tool(folder: Path, name: str, body: str) -> None:
-    (folder / name).write_text(f"#!/bin/sh\n{body}\n")
-    (folder / name).chmod(0o755)
-
-
-DIGEST = "@sha256:" + "0" * 64
-HEALTHY = {
-    "docker": 'case "$1 $2" in "--version "*) echo "Docker version 27.1";; "version "*) echo 27.1.1;; esac',
-    "nvidia-smi": 'case "$*" in *driver_version*) echo 550.54.15;; *) echo "GPU 0: NVIDIA L4 (UUID: GPU-1)";; esac',
-    "nvidia-ctk": 'echo "NVIDIA Container Toolkit CLI version 1.18.2"',
-}
-
-
-def _install(folder: Path, *arguments: str, tools: dict[str, str] = HEALTHY, **environment: str) -> Any:
-    for name, body in tools.items():
-        _tool(folder, name, body)
-    return subprocess.run(
-        ["sh", str(SCRIPT), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=20,
-        start_new_session=True,  # no terminal to ask
-        env={
-            "PATH": f"{folder}:/usr/bin:/bin",
-            "GPUNEX_URL": "https://gpunex.example",
-            "GPUNEX_AGENT_IMAGE": f"agent{DIGEST}",
-            "GPUNEX_GUARD_IMAGE": f"guard{DIGEST}",
-            **environment,
-        },
-    )
-
-
-def test_a_dry_run_says_what_it_would_do_and_never_shows_the_token(tmp_path: Path) -> None:
-    done = _install(tmp_path, "--dry-run", "--gpus", "GPU-1", GPUNEX_TOKEN="gpxe_secret")
-    assert done.returncode == 0, done.stderr
-    assert "--name gpunex-agent" in done.stdout and '"device=GPU-1"' in done.stdout
-    assert "gpxe_secret" not in done.stdout + done.stderr
-    agent = next(line for line in done.stdout.splitlines() if "--name gpunex-agent " in line)
-    assert "docker.sock" not in agent and "privileged" not in agent.replace("no-new-privileges", "")
-
-
-@pytest.mark.parametrize(
-    ("check", "tools"),
-    [
-        ("engine", {"docker": 'echo "podman version 4.3"'}),
-        ("engine_running", {"docker": '[ "$1" = --version ] && echo "Docker version 27" || exit 1'}),
-        ("engine_version", {"docker": 'if [ "$1" = --version ]; then echo Docker; else echo 20.10.24+dfsg1; fi'}),
-        ("driver_version", {"nvidia-smi": "exit 9"}),
-        ("driver_version", {"nvidia-smi": "echo 535.183.01"}),
-        ("toolkit_version", {"nvidia-ctk": "echo version 1.17.8"}),
-        ("toolkit_version", {"nvidia-ctk": "exit 1"}),
-    ],
-)
-def test_a_host_that_is_not_ready_is_told_what_and_how(tmp_path: Path, check: str, tools: dict[str, str]) -> None:
-    done = _install(tmp_path, "--dry-run", tools=HEALTHY | tools)
-    assert done.returncode == 1 and f"FAILED  {check}\n" in done.stderr
-    assert all(word in done.stderr for word in ("found:", "needed:", "remedy:")) and "would run" not in done.stdout
-
-
-@pytest.mark.parametrize("arguments", [["--token", "gpxe_x"], ["--gpus"], ["--surprise"], ["--gpus", "a;reboot"]])
-def test_bad_options_are_refused_before_anything_happens(tmp_path: Path, arguments: list[str]) -> None:
-    done = _install(tmp_path, "--dry-run", *arguments)
-    assert done.returncode == 1 and "gpunex:" in done.stderr and "docker run --detach" not in done.stdout
-
-
-def test_plain_http_is_for_this_machine_only(tmp_path: Path) -> None:
-    done = _install(tmp_path, "--dry-run", GPUNEX_URL="http://gpunex.example")
-    assert done.returncode == 1 and "https" in done.stderr
 
 
 def _verb(model: str, subject: Any, verb: str) -> str:

@@ -1,0 +1,129 @@
+"""Root file system of an image that runs this checkout's agent with this interpreter: the real agent, in a container."""
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from functools import cache
+from importlib.metadata import distribution
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = os.path.realpath(sys.executable)
+AGENT_USER = 64000
+_LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo", "ensurepip", "pydoc_data"}
+_LEFT_OUT |= {"site-packages", "dist-packages"}
+APPLETS = ("sh", "cat", "rm", "sleep", "ls", "id", "env", "grep")
+
+# What NVIDIA's toolkit would put into a container that is given GPUs; it prints those it was given.
+NVIDIA_SMI = """#!/bin/sh
+case ${NVIDIA_VISIBLE_DEVICES:-void} in void | none) echo "No devices were found"; exit 6 ;; esac
+echo "GPU 0: NVIDIA L4 (UUID: $NVIDIA_VISIBLE_DEVICES)"
+"""
+
+# Stands in for the guard: lets everything through, to whom the compose file gives the socket.
+GUARD = """
+import os, socket, threading
+
+def pump(source, sink):
+    try:
+        while content := source.recv(65536):
+            sink.sendall(content)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+path = "/run/gpunex/guard.sock"
+if os.path.exists(path):
+    os.unlink(path)
+os.umask(0o117)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path)
+listener.listen()
+while True:
+    inside, _ = listener.accept()
+    outside = socket.socket(socket.AF_UNIX)
+    outside.connect("/var/run/docker.sock")
+    threading.Thread(target=pump, args=(inside, outside), daemon=True).start()
+    threading.Thread(target=pump, args=(outside, inside), daemon=True).start()
+"""
+
+
+@cache
+def layer() -> bytes:
+    """A tar archive: interpreter, standard library, what agent/requirements.txt names, the agent, a shell."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        _folder(archive, "tmp", 0o1777)
+        _folder(archive, "var/lib/gpunex-agent", 0o700, AGENT_USER)
+        _folder(archive, "run/gpunex", 0o755)
+        _text(archive, "usr/bin/nvidia-smi", NVIDIA_SMI, 0o755)
+        _text(archive, "etc/passwd", f"gpunex-agent:x:{AGENT_USER}:{AGENT_USER}::/var/lib/gpunex-agent:/bin/sh\n")
+        _text(archive, "opt/packages/stand_in_guard.py", GUARD)
+        archive.add(str(shutil.which("busybox")), "bin/busybox")
+        for applet in APPLETS:
+            entry = tarfile.TarInfo(f"bin/{applet}")
+            entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
+            archive.addfile(entry)
+        stdlib = Path(sysconfig.get_path("stdlib"))
+        archive.add(PYTHON, PYTHON.lstrip("/"))
+        archive.add(stdlib, str(stdlib).lstrip("/"), filter=_library_only)
+        for name in ("agent", "agent_protocol"):
+            archive.add(ROOT / name, f"opt/gpunex/{name}")
+        for source, name in _packages():
+            archive.add(source, f"opt/packages/{name}")
+        for library in _shared_libraries(stdlib):
+            archive.add(os.path.realpath(library), library.lstrip("/"))
+    return buffer.getvalue()
+
+
+def config(module: str) -> dict[str, object]:
+    """An image's settings: `python -m module` as the agent's user."""
+    return {
+        "Env": ["PATH=/usr/bin:/bin", "PYTHONPATH=/opt/gpunex:/opt/packages", "PYTHONDONTWRITEBYTECODE=1"],
+        "Entrypoint": [PYTHON, "-m", module],
+        "Cmd": ["version"],
+        "User": f"{AGENT_USER}:{AGENT_USER}",
+        "WorkingDir": "/opt/gpunex",
+    }
+
+
+def _folder(archive: tarfile.TarFile, name: str, mode: int, owner: int = 0) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, mode, owner, owner
+    archive.addfile(entry)
+
+
+def _text(archive: tarfile.TarFile, name: str, text: str, mode: int = 0o644) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(text.encode()), mode
+    archive.addfile(entry, io.BytesIO(text.encode()))
+
+
+def _library_only(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    name = Path(entry.name).name
+    return None if name in _LEFT_OUT or name.startswith(("config-", "_tkinter")) or name.endswith(".a") else entry
+
+
+def _packages() -> list[tuple[Path, str]]:
+    """(file, its place below site-packages) of everything that agent/requirements.txt pins for this system."""
+    names = re.findall(
+        r"^([a-z0-9-]+)==[^;\\]+(?:; (\S+) .*)?\\?$", (ROOT / "agent/requirements.txt").read_text(), re.M
+    )
+    files = []
+    for name, marker in names:
+        if marker != "sys_platform":
+            package = distribution(name)
+            files += [(Path(str(file.locate())), str(file)) for file in package.files or () if ".." not in str(file)]
+    return [(source, name) for source, name in files if source.exists()]
+
+
+def _shared_libraries(stdlib: Path) -> list[str]:
+    modules = [str(path) for path in (stdlib / "lib-dynload").glob("*.so") if "_tkinter" not in path.name]
+    modules += [str(source) for source, _ in _packages() if source.suffix == ".so"]
+    listed = subprocess.run(["ldd", PYTHON, *modules], capture_output=True, text=True, check=False).stdout
+    return sorted(set(re.findall(r"(/\S+) \(0x", listed)))

@@ -1,0 +1,308 @@
+"""The installer on a real Docker Engine: the real agent in a container enrols with a platform, and goes again."""
+
+import contextlib
+import ctypes
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from tests.agent import agent_image
+from tests.agent.docker_engine import DockerEngine
+from tests.agent.installer import CARD_A, CARD_B, Machine
+from tests.agent.platform import TOKEN, FakePlatform
+from tests.agent.registry import FakeRegistry
+from tests.agent.waiting import eventually
+
+pytestmark = pytest.mark.engine
+STATE = "gpunex-agent-state"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[FakeRegistry]:
+    made = FakeRegistry()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def images(registry: FakeRegistry) -> dict[str, str]:
+    """The agent and its guard, and a second release of the agent."""
+    newer = agent_image.config("agent")
+    newer["Labels"] = {"release": "2"}
+    return {
+        "agent": f"{registry.name}/agent@{registry.put(agent_image.layer(), agent_image.config('agent'))}",
+        "newer": f"{registry.name}/agent@{registry.put(agent_image.layer(), newer)}",
+        "guard": f"{registry.name}/guard@{registry.put(agent_image.layer(), agent_image.config('stand_in_guard'))}",
+    }
+
+
+@pytest.fixture(scope="module")
+def shared_engine() -> Iterator[DockerEngine]:
+    made = DockerEngine()
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def engine(shared_engine: DockerEngine) -> Iterator[DockerEngine]:
+    yield shared_engine
+    shared_engine.empty()
+    client = shared_engine.client()
+    for volume in client.volumes.list():
+        volume.remove(force=True)
+    client.close()
+
+
+class Door:
+    """Lets the containers of agents reach the platform on their own loopback, as if it ran on their machine."""
+
+    def __init__(self, engine: DockerEngine, platform: FakePlatform) -> None:
+        self._engine = engine
+        self._target = platform._server.server_address[:2]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._listeners: list[socket.socket] = []
+
+    def __enter__(self) -> "Door":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        for listener in self._listeners:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+
+    def _watch(self) -> None:
+        client, known = self._engine.client(), set()
+        while not self._stop.wait(0.1):
+            with contextlib.suppress(docker.errors.APIError):
+                pid = client.api.inspect_container("gpunex-agent")["State"]["Pid"]
+                if pid and pid not in known:
+                    known.add(pid)
+                    self._open(pid)
+        client.close()
+
+    def _open(self, pid: int) -> None:
+        with open("/proc/thread-self/ns/net") as ours, open(f"/proc/{pid}/ns/net") as theirs:
+            _enter(theirs.fileno())
+            try:
+                listener = socket.create_server(self._target)
+            finally:
+                _enter(ours.fileno())
+        self._listeners.append(listener)
+        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
+
+    def _serve(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                inside, _ = listener.accept()
+                outside = socket.create_connection(self._target)
+                for source, sink in ((inside, outside), (outside, inside)):
+                    threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+
+
+def _enter(namespace: int) -> None:
+    """This thread's network namespace (setns(2); CLONE_NEWNET)."""
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, 0x40000000):
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while content := source.recv(65536):
+            sink.sendall(content)
+    with contextlib.suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def machine(engine: DockerEngine, platform: FakePlatform, images: dict[str, str], tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(
+        tmp_path,
+        url=platform.url,
+        DOCKER_HOST=engine.address,
+        GPUNEX_AGENT_IMAGE=images["agent"],
+        GPUNEX_GUARD_IMAGE=images["guard"],
+        GPUNEX_MINIMUM_ENGINE="20.10",
+    )
+    made.tool("df", "echo Filesystem; echo '/dev/vda 1000000000 1 900000000 1% /'")
+    # Every program that docker is started with, and its environment, as any process of the machine could read them.
+    made.tool("docker", f'{{ echo "$*"; env; }} >>"{tmp_path}/seen"; PATH={os.environ["PATH"]} exec docker "$@"')
+    with Door(engine, platform):
+        yield made
+
+
+def life(engine: DockerEngine, name: str = "gpunex-agent") -> Any:
+    client = engine.client()
+    try:
+        return client.api.inspect_container(name)
+    except docker.errors.NotFound:
+        return None
+    finally:
+        client.close()
+
+
+def names(engine: DockerEngine) -> set[str]:
+    client = engine.client()
+    try:
+        return {container.name for container in client.containers.list(all=True)}
+    finally:
+        client.close()
+
+
+def installed(done: Any) -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Online." in done.stdout
+
+
+def test_a_machine_is_installed_once_updated_and_removed(
+    machine: Machine, engine: DockerEngine, platform: FakePlatform, images: dict[str, str], tmp_path: Path
+) -> None:
+    installed(machine.install("--gpus", CARD_A, "--name", "attic", GPUNEX_TOKEN=TOKEN, TOKEN="somebody's"))
+    assert names(engine) == {"gpunex-agent", "gpunex-guard"}
+    listed = subprocess.run(
+        ["docker", "--host", engine.address, "ps"], capture_output=True, text=True, check=True
+    ).stdout
+    assert any("gpunex-agent" in line and " Up " in line for line in listed.splitlines())
+    assert len(platform.machines) == 1
+    assert platform.enrolments[0].host.hostname == "attic"
+    _is_confined(engine)
+    _token_is_nowhere(engine, machine, tmp_path)
+
+    first = life(engine)["Id"]
+    installed(machine.install())
+    assert life(engine)["Id"] == first, "nothing changed, so nothing is started again"
+    assert f"GPUS={CARD_A}\nNAME=attic\n" in (machine.etc / "agent.conf").read_text(), "choices stay"
+
+    job = _job_leave(engine, images["guard"])
+    seen = len(platform.syncs)
+    installed(machine.install("--update", GPUNEX_AGENT_IMAGE=images["newer"]))
+    assert life(engine)["Config"]["Image"] == images["newer"]
+    assert len(platform.syncs) > seen
+    assert len(platform.machines) == len(platform.enrolments) == 1
+    assert life(engine, job)["State"]["Running"], "an update touches no job"
+
+    done = machine.install("--uninstall")
+    assert done.returncode == 1 and "add --yes" in done.stderr
+    assert life(engine)["State"]["Running"], "it asks first"
+    done = machine.install("--uninstall", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert names(engine) == set()
+    client = engine.client()
+    assert client.volumes.list() == []
+    assert client.images.list() == []
+    client.close()
+    assert not machine.etc.exists()
+    assert machine.install("--uninstall", "--yes").returncode == 0, "once more changes nothing and is no error"
+
+
+def _is_confined(engine: DockerEngine) -> None:
+    """What the promises of the manual page rest on, as the engine sees it."""
+    agent, guard = life(engine), life(engine, "gpunex-guard")
+    for container in (agent, guard):
+        config = container["HostConfig"]
+        assert config["RestartPolicy"]["Name"] == "always"
+        assert config["ReadonlyRootfs"] and config["CapDrop"] == ["ALL"] and not config["Privileged"]
+        assert not config["PortBindings"] and not container["NetworkSettings"]["Ports"]
+    assert {mount["Type"] for mount in agent["Mounts"]} <= {"volume", "tmpfs"}, "the agent sees no file of the machine"
+    assert guard["HostConfig"]["NetworkMode"] == "none"
+    (request,) = agent["HostConfig"]["DeviceRequests"]
+    assert request["DeviceIDs"] == [CARD_A]
+
+
+def _token_is_nowhere(engine: DockerEngine, machine: Machine, folder: Path) -> None:
+    secret = TOKEN.encode()
+    assert secret not in (folder / "seen").read_bytes(), "in an argument or an environment of docker"
+    assert secret not in b"".join(file.read_bytes() for file in machine.etc.rglob("*"))
+    for name in names(engine):
+        assert TOKEN not in str(life(engine, name))
+    found = subprocess.run(["grep", "-rlF", TOKEN, engine.folder / "data"], capture_output=True, text=True, check=False)
+    assert found.stdout == "", "in the engine's data: volumes, layers, logs"
+
+
+def _job_leave(engine: DockerEngine, image: str) -> str:
+    """A container that looks like a job of this machine to whoever cleans up."""
+    client = engine.client()
+    mark = {"gpunex.machine_id": "of-a-lost-state"}
+    client.volumes.create("gpunex-job-1-1", labels=mark)
+    container = client.containers.run(
+        image,
+        entrypoint=["/bin/sleep", "600"],
+        detach=True,
+        name="gpunex-job-1-1",
+        network_mode="none",
+        labels=mark,
+        volumes={"gpunex-job-1-1": {"bind": "/workspace"}},
+    )
+    client.close()
+    return str(container.name)
+
+
+def test_a_dry_run_leaves_no_trace(machine: Machine, engine: DockerEngine, platform: FakePlatform) -> None:
+    done = machine.install("--dry-run", GPUNEX_TOKEN=TOKEN)
+    assert done.returncode == 0, done.stderr
+    assert "would run: docker run --detach --name gpunex-agent" in done.stdout
+    client = engine.client()
+    assert client.containers.list(all=True) == client.volumes.list() == client.images.list() == []
+    client.close()
+    assert not machine.etc.exists() and platform.enrolments == []
+
+
+def test_a_terminal_is_asked_for_cards_and_token(
+    machine: Machine, engine: DockerEngine, platform: FakePlatform, tmp_path: Path
+) -> None:
+    answers = [("Which GPUs", f"{CARD_B}"), ("Enrolment token", TOKEN)]
+    code, terminal, output = machine.install_on_a_terminal(answers=answers)
+    assert code == 0, terminal + output
+    assert CARD_A in terminal and CARD_B in terminal
+    assert life(engine)["HostConfig"]["DeviceRequests"][0]["DeviceIDs"] == [CARD_B]
+    _token_is_nowhere(engine, machine, tmp_path)
+    code, terminal, output = machine.install_on_a_terminal("--uninstall", answers=[("forget this machine", "n")])
+    assert code == 1 and "nothing was changed" in output
+    assert names(engine) == {"gpunex-agent", "gpunex-guard"}
+
+
+def test_a_refused_token_takes_the_agent_down_and_the_next_one_is_asked_for(
+    machine: Machine, engine: DockerEngine, platform: FakePlatform
+) -> None:
+    done = machine.install(GPUNEX_TOKEN="gpxe_expired")
+    assert done.returncode == 1
+    assert "token_invalid" in done.stderr and "does not stay up" in done.stderr
+    assert names(engine) == set()
+    done = machine.install()
+    assert done.returncode == 1 and "set GPUNEX_TOKEN" in done.stderr
+    installed(machine.install(GPUNEX_TOKEN=TOKEN))
+
+
+def test_a_platform_that_does_not_answer_is_told(
+    machine: Machine, engine: DockerEngine, platform: FakePlatform
+) -> None:
+    platform.fault("/sync", count=10_000, status=503)
+    done = machine.install(GPUNEX_TOKEN=TOKEN, GPUNEX_ONLINE_SECONDS="3")
+    assert done.returncode == 1
+    assert "has not answered within 3 s" in done.stderr
+    assert life(engine)["State"]["Running"], "it goes on trying"
+    platform.faults.clear()
+    eventually(lambda: platform.machines, "the machine is enrolled", timeout_s=60)
+    installed(machine.install())
+
+
+def test_cards_that_a_container_cannot_use_are_told(
+    machine: Machine, engine: DockerEngine, platform: FakePlatform
+) -> None:
+    machine.tool("nvidia-smi", 'case "$*" in *driver*) echo 550.54.15 ;; *) echo "GPU-broken, NVIDIA L4" ;; esac')
+    done = machine.install("--gpus", "GPU-broken", GPUNEX_TOKEN=TOKEN)
+    assert done.returncode == 1
+    assert "FAILED  gpu_in_container\n  found:  no (" in done.stderr and "nvidia-ctk runtime configure" in done.stderr
+    assert names(engine) == set() and platform.enrolments == [] and not machine.etc.exists()
