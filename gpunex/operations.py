@@ -21,7 +21,14 @@ from marketplace.selectors import jobs_open, listings_hidden
 from marketplace.selectors.figures import MarketFigures, market_figures
 from marketplace.visibility import SENTENCES
 from providers.models import Application, Tier
-from providers.selectors import application_proposal, business_days, gpus_in_review, machines_waiting, review_queue
+from providers.selectors import (
+    application_proposal,
+    business_days,
+    gpus_in_review,
+    machines_short,
+    machines_waiting,
+    review_queue,
+)
 from providers.selectors.applications import PROMISE_BUSINESS_DAYS
 from reliability.selectors import machines_offline
 
@@ -114,7 +121,13 @@ def _fleet() -> Iterator[Duty]:
     offline = _list("reliability_machinehealth", state__exact="offline")
     yield Duty(_("Machines offline"), machines_offline(), "", offline, "reliability.view_machinehealth")
     review = _list("providers_gpu", status__exact="needs_review")
-    yield Duty(_("GPUs to accept"), gpus_in_review(), _("They differ from what was applied for."), review, permission)
+    held, asked = gpus_in_review()
+    detail = ngettext("%(asked)d owner asks to add one.", "%(asked)d owners ask to add one.", asked) % {"asked": asked}
+    detail = detail if asked else _("They differ from what was applied for.")
+    yield Duty(_("GPUs to accept"), held, detail, review, permission)
+    short = _list("providers_machine", short="open")
+    detail = _("Much less memory or network than was declared.")
+    yield Duty(_("Machines below their application"), machines_short().count(), detail, short, permission)
     verdicts = _list("benchmarks_verdict", in_review__exact="1")
     detail = _("A figure was too good to be true.")
     yield Duty(_("Benchmarks to look at"), verdicts_in_review(), detail, verdicts, "benchmarks.view_verdict")

@@ -6,9 +6,12 @@ from core.news import Wiring
 
 NEWS = Wiring(
     topics={
-        "provider.state": ("marketplace.listing_refresh_provider",),
+        "provider.state": ("providers.provider_fleet_rejudge", "marketplace.listing_refresh_provider"),
         "machine.state": ("marketplace.listing_refresh",),
         "machine.inventory": ("benchmarks.runs_request_for_machine", "marketplace.listing_refresh"),
+        "machine.rejudge": ("providers.machine_rejudge_told",),
+        "gpu.left": ("providers.gpu_left_rejudge",),
+        "gpu.clash": (),
         "schedule.version": ("marketplace.listing_refresh_provider",),
         "benchmark.verdict": ("marketplace.listing_refresh_gpu",),
         "machine.flip": ("marketplace.listing_refresh",),
@@ -16,6 +19,9 @@ NEWS = Wiring(
     },
     handlers={
         "benchmarks.runs_request_for_machine": "benchmarks.services.runs_request_for_machine",
+        "providers.gpu_left_rejudge": "providers.services.gpu_left_rejudge",
+        "providers.machine_rejudge_told": "providers.services.machine_rejudge_told",
+        "providers.provider_fleet_rejudge": "providers.services.provider_fleet_rejudge",
         "marketplace.listing_refresh": "marketplace.services.listing_refresh",
         "marketplace.listing_refresh_gpu": "marketplace.services.listing_refresh_gpu",
         "marketplace.listing_refresh_provider": "marketplace.services.listing_refresh_provider",

@@ -20,5 +20,17 @@ urlpatterns = [
     path("provider/earnings/destination/", earnings.destination, name="marketplace_destination"),
     path("provider/machines/<uuid:machine_id>/", machines.machine, name="marketplace_machine"),
     path("provider/machines/<uuid:machine_id>/telemetry/", telemetry.telemetry, name="marketplace_telemetry"),
+    path(
+        "provider/machines/<uuid:machine_id>/gpus/<uuid:gpu_id>/request/",
+        machines.gpu_act,
+        {"action": "request"},
+        name="marketplace_gpu_request",
+    ),
+    path(
+        "provider/machines/<uuid:machine_id>/gpus/<uuid:gpu_id>/release/",
+        machines.gpu_act,
+        {"action": "release"},
+        name="marketplace_gpu_release",
+    ),
     path("provider/machines/<uuid:machine_id>/<slug:action>/", machines.machine_act, name="marketplace_machine_act"),
 ]

@@ -26,6 +26,7 @@ from core.errors import Conflict, Denied, Invalid
 from core.locks import lock_rows
 from core.states import SYSTEM, actor_name
 from providers.models import Gpu, Machine
+from providers.services import machine_network_record
 
 FIGURE_STEP = Decimal("0.0001")
 
@@ -52,6 +53,7 @@ def run_report(*, machine: Machine, report: BenchmarkReport, now: datetime) -> R
         changes = {"reported_at": now, "simulated": _simulated(report), "conditions": report.conditions.to_dict()}
         run_leave_host(run, to=Run.Status.REPORTED, reason="", now=now, changes=changes)
         _results_store(run, report)
+        _network_tell(run, report, now)
         run_verify(run, now=now)
         return run
 
@@ -79,6 +81,14 @@ def _results_store(run: Run, report: BenchmarkReport) -> None:
         )
         for metric in METRICS
     )
+
+
+def _network_tell(run: Run, report: BenchmarkReport, now: datetime) -> None:
+    """What the host's network does is held against what its owner declared."""
+    down, up = report.metrics.network_down_mbps, report.metrics.network_up_mbps
+    if (down, up) != (None, None):
+        speeds = {"down_mbps": None if down is None else int(down), "up_mbps": None if up is None else int(up)}
+        machine_network_record(machine_id=run.machine_id, now=now, **speeds)
 
 
 def run_verify(run: Run, *, now: datetime) -> Verdict:

@@ -23,9 +23,16 @@ from marketplace.models import Listing
 from marketplace.selectors import machine_jobs
 from marketplace.views.provider import machine_or_404
 from marketplace.views.telemetry import LIVE, telemetry_panel
-from providers.models import Machine
-from providers.selectors import schedule_of
-from providers.services import machine_confirm, machine_drain, machine_resume, machine_retire
+from providers.models import Gpu, Machine
+from providers.selectors import approved_countries, schedule_of
+from providers.services import (
+    gpu_release,
+    gpu_request,
+    machine_confirm,
+    machine_drain,
+    machine_resume,
+    machine_retire,
+)
 from reliability.selectors import health_of, seen_last
 
 ACTIONS: dict[str, Callable[..., Machine]] = {
@@ -59,6 +66,7 @@ def machine(request: PersonRequest, machine_id: UUID) -> HttpResponse:
         "schedule": schedule_of(row, now),
         "actions": OFFERED.get(row.status, ()),
         "panel": telemetry_panel(row, span=request.GET.get("span", LIVE), now=now),
+        "countries": approved_countries(provider),
     }
     return render(request, "marketplace/machine.html", context)
 
@@ -79,8 +87,9 @@ def machine_act(request: PersonRequest, machine_id: UUID, action: str) -> HttpRe
     verb = ACTIONS.get(action)
     if verb is None:
         raise Http404
+    more = {"country": request.POST["country"]} if action == "confirm" and request.POST.get("country") else {}
     try:
-        verb(machine=row, actor=request.user, now=clock.now())
+        verb(machine=row, actor=request.user, now=clock.now(), **more)
     except DomainError as error:
         messages.error(request, error.message)
     else:
@@ -91,4 +100,25 @@ def machine_act(request: PersonRequest, machine_id: UUID, action: str) -> HttpRe
             "retire": _("The machine is retired."),
         }
         messages.success(request, done[action])
+    return redirect("marketplace_machine", machine_id=machine_id)
+
+
+@login_required
+@require_POST
+def gpu_act(request: PersonRequest, machine_id: UUID, gpu_id: UUID, action: str) -> HttpResponse:
+    """``request``: ask to add a held card. ``release``: give up one that left the machine."""
+    _provider, row = machine_or_404(request, machine_id)
+    gpu = Gpu.objects.filter(machine=row, pk=gpu_id).select_related("machine__provider__party").first()
+    if gpu is None:
+        raise Http404
+    try:
+        if action == "request":
+            gpu_request(gpu=gpu, actor=request.user, note=request.POST.get("note", ""), now=clock.now())
+        else:
+            gpu_release(gpu=gpu, actor=request.user, now=clock.now())
+    except DomainError as error:
+        messages.error(request, error.message)
+    else:
+        asked = _("We look at it and write to you.")
+        messages.success(request, asked if action == "request" else _("The card is no longer yours here."))
     return redirect("marketplace_machine", machine_id=machine_id)

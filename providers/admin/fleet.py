@@ -6,6 +6,8 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminSelectWidget
 
@@ -13,6 +15,8 @@ from core import clock
 from providers import services
 from providers.admin.verbs import ConfirmForm, ReasonForm, Verb, VerbsAdmin
 from providers.models import EnrolmentToken, Gpu, GpuModel, Machine, Provider
+from providers.selectors import machines_short
+from providers.shortfalls import SENTENCES
 
 
 def _provider_verb(service: Any) -> Any:
@@ -56,10 +60,36 @@ class ProviderAdmin(VerbsAdmin):
     )
 
 
+class ShortFilter(admin.SimpleListFilter):
+    title = _("below its application")
+    parameter_name = "short"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("open", _("Not looked at"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Machine]) -> QuerySet[Machine]:
+        return queryset.filter(pk__in=machines_short()) if self.value() == "open" else queryset
+
+
+class AskedFilter(admin.SimpleListFilter):
+    title = _("asked for")
+    parameter_name = "asked"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("yes", _("Its owner asks to add it"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Gpu]) -> QuerySet[Gpu]:
+        return queryset.filter(requested_at__isnull=False, declined="") if self.value() == "yes" else queryset
+
+
+def _shortfalls_open(machine: Machine) -> bool:
+    return bool(set(machine.shortfalls) - set(machine.shortfalls_accepted))
+
+
 @admin.register(Machine)
 class MachineAdmin(VerbsAdmin):
     list_display = ("name", "provider_handle", "status", "country", "simulated", "agent_version", "enrolled_at")
-    list_filter = ("status", "simulated", "country")
+    list_filter = ("status", ShortFilter, "simulated", "country")
     list_select_related = ("provider__party",)
     search_fields = ("name", "id", "provider__party__handle", "gpus__uuid")
     ordering = ("-enrolled_at",)
@@ -78,6 +108,9 @@ class MachineAdmin(VerbsAdmin):
         "cpu_count",
         "ram_bytes",
         "disk_total_bytes",
+        "network_down_mbps",
+        "network_up_mbps",
+        "below_application",
         "degraded",
         "boot_id",
         "plan_version",
@@ -101,7 +134,18 @@ class MachineAdmin(VerbsAdmin):
             _in("pending_confirmation", "active", "draining", "quarantined"),
             explanation=_("Its credential stops working at once and its jobs are lost. It must enrol again."),
         ),
+        Verb(
+            "accept-shortfalls",
+            _("Accept it as it is"),
+            _machine_verb(services.machine_shortfalls_accept),
+            _shortfalls_open,
+            explanation=_("It has less than was declared, and that is all right."),
+        ),
     )
+
+    @admin.display(description=_("below its application"))
+    def below_application(self, machine: Machine) -> str:
+        return ", ".join(str(SENTENCES.get(code, code)) for code in machine.shortfalls) or "–"
 
     @admin.display(description=_("provider"))
     def provider_handle(self, machine: Machine) -> str:
@@ -122,10 +166,18 @@ def _accept(gpu: Gpu, reviewer: Any, values: dict[str, Any]) -> object:
     return services.gpu_accept(gpu=gpu, reviewer=reviewer, now=clock.now(), **values)
 
 
+def _decline(gpu: Gpu, reviewer: Any, values: dict[str, Any]) -> object:
+    return services.gpu_decline(gpu=gpu, reviewer=reviewer, now=clock.now(), **values)
+
+
+def _asked_for(gpu: Gpu) -> bool:
+    return gpu.status == Gpu.Status.NEEDS_REVIEW and gpu.requested_at is not None and not gpu.declined
+
+
 @admin.register(Gpu)
 class GpuAdmin(VerbsAdmin):
     list_display = ("reported_name", "uuid", "machine", "model", "status", "reason", "last_seen_at")
-    list_filter = ("status", "reason", "model")
+    list_filter = ("status", AskedFilter, "reason", "model")
     list_select_related = ("machine", "model")
     search_fields = ("uuid", "machine__name", "machine__provider__party__handle")
     ordering = ("-last_seen_at",)
@@ -138,12 +190,18 @@ class GpuAdmin(VerbsAdmin):
         "status",
         "reason",
         "accepted",
+        "requested_at",
+        "request_note",
+        "declined",
         "health",
         "first_seen_at",
         "last_seen_at",
         "details",
     )
-    verbs = (Verb("accept", _("Accept"), _accept, _in("needs_review"), AcceptForm),)
+    verbs = (
+        Verb("accept", _("Accept"), _accept, _in("needs_review"), AcceptForm),
+        Verb("decline", _("Decline the request"), _decline, _asked_for),
+    )
 
 
 def _revoke_token(token: EnrolmentToken, _actor: Any, _values: dict[str, Any]) -> None:

@@ -26,7 +26,9 @@ class Gpu(BaseModel):
         MEMORY_MISMATCH = "memory_mismatch", _("The memory does not fit the card's name.")
         MEMORY_UNKNOWN = "memory_unknown", _("The memory of the card could not be read.")
         NOT_APPROVED = "not_approved", _("The approved application has no such card.")
+        COUNTRY = "country", _("Approved for another country than the one this machine stands in.")
         OVER_APPROVED = "over_approved", _("More cards of this model than were approved.")
+        DECLINED = "declined", _("The request to add this card was declined.")
         UUID_ELSEWHERE = "uuid_elsewhere", _("Another machine reports the same card.")
         MIG = "mig", _("MIG is on; only whole cards are offered.")
         GONE = "gone", _("The machine no longer reports this card.")
@@ -34,6 +36,8 @@ class Gpu(BaseModel):
         ERROR = "error", _("The card reports an error.")
         MACHINE_RETIRED = "machine_retired", _("The machine was retired.")
         MOVED = "moved", _("The card was moved to another machine.")
+        REPLACED = "replaced", _("Another card took its place.")
+        RELEASED = "released", _("Its owner gave it up.")
 
     machine = models.ForeignKey("providers.Machine", on_delete=models.PROTECT, related_name="gpus")
     uuid = models.CharField(max_length=96)
@@ -46,6 +50,11 @@ class Gpu(BaseModel):
     reason = models.CharField(max_length=24, choices=Reason, blank=True, default="")
     accepted = models.BooleanField(default=False)
     """A reviewer accepted this card by hand: the approved quantities no longer hold it back."""
+    requested_at = models.DateTimeField(null=True, blank=True)
+    """When the owner last asked to add this held card to the approved fleet."""
+    request_note = models.TextField(max_length=1000, blank=True, db_default="")
+    declined = models.TextField(max_length=2000, blank=True, db_default="")
+    """Why the last request was declined; empty when it was not."""
     health = models.CharField(max_length=16)
     """As the agent reports it: ok, lost, error or unknown."""
     first_seen_at = models.DateTimeField()
@@ -70,3 +79,8 @@ class Gpu(BaseModel):
 
     def __str__(self) -> str:
         return f"{self.reported_name or 'GPU'} {self.uuid}"
+
+    @property
+    def slot(self) -> str | None:
+        """The PCI address at which it was reported last; null when it did not say."""
+        return self.details.get("pci_bus_id")

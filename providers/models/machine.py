@@ -5,6 +5,8 @@ from django.utils.translation import gettext_lazy as _
 
 from core.models import BaseModel
 
+NOTHING = models.Value([], models.JSONField())
+
 
 class Machine(BaseModel):
     """One enrolled host. Its identity is this id and a credential, never a machine-id or a MAC address.
@@ -38,6 +40,13 @@ class Machine(BaseModel):
     disk_total_bytes = models.BigIntegerField(null=True, blank=True)
     driver_version = models.CharField(max_length=64, blank=True)
     cuda_version = models.CharField(max_length=64, blank=True)
+    network_down_mbps = models.PositiveIntegerField(null=True, blank=True)
+    network_up_mbps = models.PositiveIntegerField(null=True, blank=True)
+    """As last measured with a benchmark."""
+    shortfalls = models.JSONField(default=list, blank=True, db_default=NOTHING)
+    """Codes (providers.shortfalls) of what is well below the application; a reviewer looks at them."""
+    shortfalls_accepted = models.JSONField(default=list, blank=True, db_default=NOTHING)
+    """Codes that a reviewer has looked at and let pass."""
     degraded = models.JSONField(default=list)
     """Reason codes (agent_protocol.reasons.DEGRADATIONS) of the last session record."""
     enrolled_at = models.DateTimeField()

@@ -4,10 +4,11 @@ from providers.selectors.applications import (
     application_open_of,
     application_proposal,
     application_timeline,
+    approved_countries,
     business_days,
     review_queue,
 )
-from providers.selectors.attention import gpus_in_review, machines_waiting
+from providers.selectors.attention import gpus_in_review, machines_short, machines_waiting
 from providers.selectors.catalogue import aliases_known, models_offered
 from providers.selectors.credentials import credentials_forget, machine_by_credential
 from providers.selectors.fleet import (
@@ -27,6 +28,7 @@ __all__ = [
     "application_open_of",
     "application_proposal",
     "application_timeline",
+    "approved_countries",
     "business_days",
     "credentials_forget",
     "gpus_in_review",
@@ -34,6 +36,7 @@ __all__ = [
     "machine_by_credential",
     "machine_of",
     "machines_of",
+    "machines_short",
     "machines_waiting",
     "models_offered",
     "plan_of",

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from accounts.models import Party
 from core.models import StatusEvent
-from providers.models import Application
+from providers.models import Application, ApplicationGpuGroup, Provider
 from providers.places import served
 from providers.states import APPLICATION_OPEN, APPLICATION_WAITING
 from providers.tiers import Proposal, propose
@@ -31,6 +31,14 @@ class Check:
 def application_open_of(party: Party) -> Application | None:
     """The party's application under way (draft included), or null."""
     return Application.objects.filter(party=party, status__in=APPLICATION_OPEN).first()
+
+
+def approved_countries(provider: Provider) -> list[str]:
+    """Where the provider's machines may stand, by its approved applications: ISO-2 codes, sorted."""
+    groups = ApplicationGpuGroup.objects.filter(
+        application__party=provider.party_id, application__status=Application.Status.APPROVED
+    )
+    return sorted(set(groups.values_list("country", flat=True)))
 
 
 def application_of(party: Party) -> Application | None:

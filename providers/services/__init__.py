@@ -7,7 +7,15 @@ from providers.services.applications import (
 )
 from providers.services.claims import gpus_claim, gpus_release
 from providers.services.enrolment import Enrolled, machine_enrol
-from providers.services.inventory import gpu_accept, machine_inventory_record
+from providers.services.gpus import gpu_accept, gpu_decline, gpu_release, gpu_request
+from providers.services.inventory import (
+    gpu_left_rejudge,
+    machine_inventory_record,
+    machine_network_record,
+    machine_rejudge,
+    machine_rejudge_told,
+    provider_fleet_rejudge,
+)
 from providers.services.machines import (
     machine_confirm,
     machine_drain,
@@ -15,6 +23,7 @@ from providers.services.machines import (
     machine_resume,
     machine_retire,
     machine_revoke,
+    machine_shortfalls_accept,
     machine_unquarantine,
 )
 from providers.services.plans import machine_channel, plan_put, plan_remove
@@ -45,6 +54,10 @@ __all__ = [
     "enrolment_token_issue",
     "enrolment_token_revoke",
     "gpu_accept",
+    "gpu_decline",
+    "gpu_left_rejudge",
+    "gpu_release",
+    "gpu_request",
     "gpus_claim",
     "gpus_release",
     "machine_channel",
@@ -52,15 +65,20 @@ __all__ = [
     "machine_drain",
     "machine_enrol",
     "machine_inventory_record",
+    "machine_network_record",
     "machine_quarantine",
+    "machine_rejudge",
+    "machine_rejudge_told",
     "machine_resume",
     "machine_retire",
     "machine_revoke",
     "machine_session_record",
+    "machine_shortfalls_accept",
     "machine_unquarantine",
     "plan_put",
     "plan_remove",
     "provider_close",
+    "provider_fleet_rejudge",
     "provider_reinstate",
     "provider_suspend",
     "schedule_parse",

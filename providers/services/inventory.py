@@ -1,57 +1,47 @@
-"""What a machine reports it is made of, against the catalogue, the approved application and the other machines."""
+"""What a machine reports it is made of: recorded as told, judged by services.judging, and judged anew when rules change."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q, Sum
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
+from agent_protocol.errors import ProtocolError
 from agent_protocol.messages import Gpu as ReportedGpu
 from agent_protocol.messages import Inventory, inventory_digest
-from core import news
-from core.errors import Conflict, Invalid
+from core import clock, news
+from core.errors import Conflict
 from core.locks import lock_name, lock_rows
-from providers.matching import Match, match
-from providers.models import Application, ApplicationGpuGroup, Gpu, GpuModel, Machine
-from providers.selectors.catalogue import aliases_known
+from providers.models import Gpu, Machine
 from providers.services.enrolment import host_columns
-from providers.states import GPU, MACHINE_LIVE
+from providers.services.judging import Verdict, cards_judge, gpu_become, gpu_retire, groups_of
+from providers.shortfalls import Declared, Found, shortfalls
+from providers.states import MACHINE_LIVE
 
 Reason = Gpu.Reason
-_BROKEN = {"lost": Reason.LOST, "error": Reason.ERROR}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a reported card is to become."""
-
-    status: str
-    reason: str
-    model_id: UUID | None
 
 
 def machine_inventory_record(*, machine: Machine, inventory: Inventory, now: datetime) -> None:
     """Record a machine's cards: known ones are updated by UUID, new ones matched and judged, missing ones unavailable.
 
-    Publishes ``machine.inventory``. Raises Conflict ``machine_gone`` for a retired or revoked machine.
+    A missing card whose slot holds a new one was swapped: it is retired with its history. Publishes ``machine.inventory``,
+    and ``gpu.clash`` for each incumbent whose UUID this machine claims as a newcomer. Raises Conflict ``machine_gone`` for a
+    retired or revoked machine.
     """
+    reported = {gpu.uuid: gpu for gpu in inventory.gpus}
     with transaction.atomic():
-        # One report of a provider at a time: the approved quantities are counted over all of its machines.
-        lock_name(f"provider-fleet:{machine.provider_id}")
-        for gpu in sorted(inventory.gpus, key=lambda gpu: gpu.uuid):
-            lock_name(f"gpu:{gpu.uuid}")
-        row = Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
+        row = _locked(machine.pk, machine.provider_id, reported)
         if row.status not in MACHINE_LIVE:
             raise Conflict(_("This machine has been removed; enrol it anew."), code="machine_gone")
-        present = lock_rows(Gpu.objects.filter(machine=machine).exclude(status=Gpu.Status.RETIRED))
-        _gone(present, {gpu.uuid for gpu in inventory.gpus}, now)
-        _seen(row, {gpu.uuid: gpu for gpu in present}, inventory, now)
+        present = _present(row)
+        _gone(present, reported, now)
+        known = {gpu.uuid: gpu for gpu in present}
+        for uuid, verdict in cards_judge(row, reported, known, now).items():
+            _seen(row, reported[uuid], known.get(uuid), verdict, now)
         columns = host_columns(inventory.host) | {
             "inventory_digest": inventory_digest(inventory),
             "inventory_at": now,
@@ -59,135 +49,140 @@ def machine_inventory_record(*, machine: Machine, inventory: Inventory, now: dat
             "cuda_version": inventory.cuda_version or inventory.host.cuda_version or "",
         }
         Machine.objects.filter(pk=machine.pk).update(**columns)
+        row.ram_bytes = inventory.host.ram_bytes
+        _shortfalls_note(row)
         news.publish("machine.inventory", machine.pk, now=now)
 
 
-def _gone(present: list[Gpu], reported: set[str], now: datetime) -> None:
-    for gpu in present:
-        if gpu.uuid not in reported:
-            _become(gpu, Verdict(Gpu.Status.UNAVAILABLE, Reason.GONE, gpu.model_id), now)
+def machine_rejudge(*, machine_id: UUID, now: datetime) -> None:
+    """Judge a machine's cards anew as they were last reported: its country, the approval or another machine has changed."""
+    with transaction.atomic():
+        machine = Machine.objects.filter(pk=machine_id, status__in=MACHINE_LIVE).first()
+        if machine is None:
+            return
+        uuids = Gpu.objects.filter(machine=machine).exclude(status=Gpu.Status.RETIRED).values_list("uuid", flat=True)
+        row = _locked(machine.pk, machine.provider_id, list(uuids))
+        if row.status not in MACHINE_LIVE:
+            return
+        known = {gpu.uuid: gpu for gpu in _present(row)}
+        reported = {uuid: card for uuid, gpu in known.items() if gpu.reason != Reason.GONE and (card := _last(gpu))}
+        for uuid, verdict in cards_judge(row, reported, known, now).items():
+            _become(known[uuid], verdict, now)
+        _shortfalls_note(row)
+        news.publish("machine.inventory", row.pk, now=now)
 
 
-def _seen(machine: Machine, known: Mapping[str, Gpu], inventory: Inventory, now: datetime) -> None:
-    aliases = aliases_known()
-    room = _room(machine)
-    # Cards that are on offer already keep their place; newcomers share what is left, in a fixed order.
-    order = sorted(inventory.gpus, key=lambda gpu: (not _on_offer(known.get(gpu.uuid)), gpu.uuid))
-    for reported in order:
-        before = known.get(reported.uuid)
-        found = match(aliases, name=reported.name, memory_bytes=reported.memory_bytes)
-        verdict = _judge(machine, reported, before, found, room, now)
-        if verdict.status == Gpu.Status.ACTIVE and verdict.model_id is not None:
-            room[verdict.model_id] -= 1
-        columns = {
-            "reported_name": reported.name or "",
-            "memory_bytes": reported.memory_bytes,
-            "health": reported.health,
-            "last_seen_at": now,
-            "details": reported.to_dict(),
-        }
-        if before is None:
-            Gpu.objects.create(
-                machine=machine,
-                uuid=reported.uuid,
-                status=verdict.status,
-                reason=verdict.reason,
-                model_id=verdict.model_id,
-                first_seen_at=now,
-                created_at=now,
-                **columns,
-            )
+def machine_rejudge_told(machine_id: UUID) -> None:
+    """Consumer of machine.rejudge: one machine a transaction, as each takes the locks of its own provider's fleet."""
+    machine_rejudge(machine_id=machine_id, now=clock.now())
+
+
+def provider_fleet_rejudge(provider_id: UUID) -> None:
+    """Consumer of provider.state: an approval may have made room for cards that are held."""
+    held = Gpu.objects.filter(status=Gpu.Status.NEEDS_REVIEW, machine__provider=provider_id)
+    _ask(held)
+
+
+def gpu_left_rejudge(gpu_id: UUID) -> None:
+    """Consumer of gpu.left: machines that report the same card and were held for it may have it now."""
+    uuid = Gpu.objects.values_list("uuid", flat=True).get(pk=gpu_id)
+    _ask(Gpu.objects.filter(uuid=uuid, status=Gpu.Status.NEEDS_REVIEW))
+
+
+def _ask(held: QuerySet[Gpu]) -> None:
+    machines = held.filter(machine__status__in=MACHINE_LIVE).order_by("machine_id").values_list("machine_id", flat=True)
+    news.publish_many("machine.rejudge", list(machines.distinct()), now=clock.now())
+
+
+def machine_network_record(*, machine_id: UUID, down_mbps: int | None, up_mbps: int | None, now: datetime) -> None:
+    """Keep what a benchmark measured (Mbit/s), to hold it against the application. What was not measured stays as it was."""
+    with transaction.atomic():
+        machine = Machine.objects.select_for_update(no_key=True).select_related("provider").get(pk=machine_id)
+        if down_mbps is not None:
+            machine.network_down_mbps = down_mbps
+        if up_mbps is not None:
+            machine.network_up_mbps = up_mbps
+        machine.save(update_fields=["network_down_mbps", "network_up_mbps"])
+        _shortfalls_note(machine)
+
+
+def _locked(machine_id: UUID, provider_id: UUID, uuids: Iterable[str]) -> Machine:
+    # One report of a provider at a time: the approved quantities are counted over all of its machines.
+    lock_name(f"provider-fleet:{provider_id}")
+    for uuid in sorted(uuids):
+        lock_name(f"gpu:{uuid}")
+    return Machine.objects.select_for_update(no_key=True, of=("self",)).select_related("provider").get(pk=machine_id)
+
+
+def _present(machine: Machine) -> list[Gpu]:
+    return lock_rows(Gpu.objects.filter(machine=machine).exclude(status=Gpu.Status.RETIRED))
+
+
+def _gone(present: list[Gpu], reported: Mapping[str, ReportedGpu], now: datetime) -> None:
+    """Cards that are no longer reported: swapped where a new card sits in their slot, else away for now."""
+    known = {gpu.uuid for gpu in present}
+    new_slots = {card.pci_bus_id for uuid, card in reported.items() if uuid not in known} - {None}
+    for gpu in [gpu for gpu in present if gpu.uuid not in reported]:
+        if gpu.slot in new_slots:
+            gpu_retire(gpu, reason=Reason.REPLACED, actor=f"machine:{gpu.machine_id}", now=now)
+            present.remove(gpu)
         else:
-            Gpu.objects.filter(pk=before.pk).update(**columns)
-            _become(before, verdict, now)
+            gpu_become(gpu, Verdict(Gpu.Status.UNAVAILABLE, Reason.GONE, gpu.model_id), now)
 
 
-def _on_offer(gpu: Gpu | None) -> bool:
-    return gpu is not None and gpu.status == Gpu.Status.ACTIVE
-
-
-def _judge(
-    machine: Machine, reported: ReportedGpu, before: Gpu | None, found: Match, room: Counter[UUID], now: datetime
-) -> Verdict:
-    """The first thing that stands against a card decides; an unreadable or broken card keeps the model it had."""
-    model_id = found.model or (before.model_id if before is not None else None)
-    if not _on_offer(before) and _elsewhere(machine, reported.uuid, before, now):
-        return Verdict(Gpu.Status.NEEDS_REVIEW, Reason.UUID_ELSEWHERE, model_id)
-    if reported.health in _BROKEN:
-        return Verdict(Gpu.Status.UNAVAILABLE, _BROKEN[reported.health], model_id)
-    if reported.mig_enabled or reported.uuid.startswith("MIG-"):
-        return Verdict(Gpu.Status.UNAVAILABLE, Reason.MIG, model_id)
-    if before is not None and before.accepted and model_id is not None:
-        return Verdict(Gpu.Status.ACTIVE, "", model_id)
-    if found.reason:
-        return Verdict(Gpu.Status.NEEDS_REVIEW, found.reason, found.model)
-    if found.model is None or found.model not in room:
-        return Verdict(Gpu.Status.NEEDS_REVIEW, Reason.NOT_APPROVED, model_id)
-    if room[found.model] < 1:
-        return Verdict(Gpu.Status.NEEDS_REVIEW, Reason.OVER_APPROVED, model_id)
-    return Verdict(Gpu.Status.ACTIVE, "", found.model)
-
-
-def _elsewhere(machine: Machine, uuid: str, before: Gpu | None, now: datetime) -> bool:
-    """Whether another live machine had this UUID first. Every renter sees UUIDs, so the incumbent never suffers for it.
-
-    A card that the same provider took out of another of its machines has simply moved: its row there is retired.
-    """
-    others = Gpu.objects.filter(uuid=uuid, machine__status__in=MACHINE_LIVE).exclude(machine=machine)
-    for other in others.exclude(status=Gpu.Status.RETIRED).select_related("machine"):
-        newcomer = before is not None and before.first_seen_at < other.first_seen_at
-        if newcomer or other.status == Gpu.Status.NEEDS_REVIEW:
-            continue  # it is held itself, or never was on offer
-        if other.machine.provider_id == machine.provider_id and other.reason == Reason.GONE:
-            GPU.move(other, to=Gpu.Status.RETIRED, at=now, changes={"reason": Reason.MOVED})
-            continue
-        return True
-    return False
-
-
-def _room(machine: Machine) -> Counter[UUID]:
-    """How many cards of each approved model the provider may still offer beside those on its other machines."""
-    groups = ApplicationGpuGroup.objects.filter(
-        application__party=machine.provider.party_id,
-        application__status=Application.Status.APPROVED,
-        gpu_model__isnull=False,
+def _seen(machine: Machine, reported: ReportedGpu, before: Gpu | None, verdict: Verdict, now: datetime) -> None:
+    columns = {
+        "reported_name": reported.name or "",
+        "memory_bytes": reported.memory_bytes,
+        "health": reported.health,
+        "last_seen_at": now,
+        "details": reported.to_dict(),
+    }
+    if before is not None:
+        Gpu.objects.filter(pk=before.pk).update(**columns)
+        _become(before, verdict, now)
+        return
+    Gpu.objects.create(
+        machine=machine,
+        uuid=reported.uuid,
+        status=verdict.status,
+        reason=verdict.reason,
+        model_id=verdict.model_id,
+        first_seen_at=now,
+        created_at=now,
+        **columns,
     )
-    approved = groups.values_list("gpu_model").annotate(Sum("quantity"))
-    room = Counter(dict(approved))
-    # A card that is only away for now (lost, gone) comes back: it keeps its place.
-    taken = (
-        Gpu.objects.filter(machine__provider=machine.provider_id, machine__status__in=MACHINE_LIVE, accepted=False)
-        .filter(Q(status=Gpu.Status.ACTIVE) | Q(status=Gpu.Status.UNAVAILABLE, reason__in=[Reason.LOST, Reason.ERROR]))
-        .exclude(machine=machine)
-    )
-    for model_id in taken.values_list("model_id", flat=True):
-        if model_id in room:
-            room[model_id] -= 1
-    return room
+    _clash_tell(reported.uuid, verdict, "", now)
 
 
 def _become(gpu: Gpu, verdict: Verdict, now: datetime) -> None:
-    changes = {"reason": verdict.reason, "model_id": verdict.model_id}
-    if gpu.status != verdict.status:
-        GPU.move(
-            gpu, to=verdict.status, at=now, actor=f"machine:{gpu.machine_id}", reason=verdict.reason, changes=changes
-        )
-    elif (gpu.reason, gpu.model_id) != (verdict.reason, verdict.model_id):
-        Gpu.objects.filter(pk=gpu.pk).update(**changes)
+    before = gpu.reason
+    gpu_become(gpu, verdict, now)
+    _clash_tell(gpu.uuid, verdict, before, now)
 
 
-def gpu_accept(*, gpu: Gpu, model: GpuModel, reviewer: object, reason: str, now: datetime) -> Gpu:
-    """A reviewer lets a held card in, as ``model``; the approved quantities no longer hold it back.
+def _clash_tell(uuid: str, verdict: Verdict, before: str, now: datetime) -> None:
+    """When a newcomer begins to claim a card, its incumbent is asked to prove that it has it."""
+    if verdict.reason != Reason.UUID_ELSEWHERE or before == Reason.UUID_ELSEWHERE:
+        return
+    for incumbent in Gpu.objects.filter(uuid=uuid, status=Gpu.Status.ACTIVE).values_list("pk", flat=True):
+        news.publish("gpu.clash", incumbent, now=now)
 
-    Raises Invalid (reason), MoveNotAllowed, Conflict ``uuid_elsewhere`` while another machine offers the same card.
-    """
-    if not reason.strip():
-        raise Invalid.field("reason", found=reason, allowed="why the card is accepted")
-    with transaction.atomic():
-        lock_name(f"gpu:{gpu.uuid}")
-        if Gpu.objects.filter(uuid=gpu.uuid, status=Gpu.Status.ACTIVE).exclude(pk=gpu.pk).exists():
-            raise Conflict(_("Another machine offers this very card."), code="uuid_elsewhere")
-        changes = {"reason": "", "model_id": model.pk, "accepted": True}
-        GPU.move(gpu, to=Gpu.Status.ACTIVE, at=now, actor=reviewer, reason=reason, changes=changes)
-        news.publish("machine.inventory", gpu.machine_id, now=now)
-    return gpu
+
+def _last(gpu: Gpu) -> ReportedGpu | None:
+    """The card as it was reported last; null when an earlier release kept something that this one cannot read."""
+    try:
+        return ReportedGpu.parse(gpu.details)
+    except ProtocolError:
+        return None
+
+
+def _shortfalls_note(machine: Machine) -> None:
+    """Hold the host against the approved groups of its country that its cards belong to."""
+    models = Gpu.objects.filter(machine=machine).exclude(status=Gpu.Status.RETIRED).values("model_id")
+    groups = groups_of(machine).filter(country=machine.country, gpu_model__in=models)
+    declared = groups.values_list("host_memory_gb", "download_mbps", "upload_mbps")
+    found = Found(machine.ram_bytes, machine.network_down_mbps, machine.network_up_mbps)
+    codes = shortfalls((Declared(*each) for each in declared), found)
+    if codes != machine.shortfalls:
+        Machine.objects.filter(pk=machine.pk).update(shortfalls=codes)

@@ -12,11 +12,15 @@ from django.utils.translation import gettext as _
 from core import bell, news
 from core.errors import Conflict, Invalid
 from core.locks import lock_rows
-from providers.models import Application, ApplicationGpuGroup, Gpu, GpuClaim, Machine, MachineCredential
+from core.models import StatusEvent
+from core.states import actor_name
+from providers.models import Gpu, GpuClaim, Machine, MachineCredential
 from providers.places import region_of
+from providers.selectors.applications import approved_countries
 from providers.selectors.credentials import credentials_forget
+from providers.services.judging import gpu_retire
 from providers.services.plans import machine_channel
-from providers.states import GPU, MACHINE
+from providers.states import MACHINE
 
 MAX_REASON = 200
 
@@ -46,19 +50,16 @@ def machine_confirm(*, machine: Machine, actor: object, now: datetime, country: 
     """
     changes: dict[str, Any] = {"confirmed_at": now}
     if country is not None and country != machine.country:
-        approved = sorted(_approved_countries(machine))
+        approved = approved_countries(machine.provider)
         if country not in approved:
-            raise Invalid.field("country", found=country, allowed=", ".join(approved))
+            raise Invalid.field("country", found=country, allowed=", ".join(approved) or "none: nothing is approved")
         changes |= {"country": country, "region": region_of(country)}
     with transaction.atomic():
-        return _move(machine, Machine.Status.ACTIVE, actor=actor, now=now, changes=changes)
-
-
-def _approved_countries(machine: Machine) -> set[str]:
-    groups = ApplicationGpuGroup.objects.filter(
-        application__party=machine.provider.party_id, application__status=Application.Status.APPROVED
-    )
-    return set(groups.values_list("country", flat=True))
+        moved = machine.country != changes.get("country", machine.country)
+        _move(machine, Machine.Status.ACTIVE, actor=actor, now=now, changes=changes)
+        if moved:
+            news.publish("machine.rejudge", machine.pk, now=now)  # the approved groups are counted per country
+    return machine
 
 
 def machine_drain(*, machine: Machine, actor: object, now: datetime, reason: str = "") -> Machine:
@@ -87,6 +88,30 @@ def machine_unquarantine(*, machine: Machine, actor: object, now: datetime, reas
         MACHINE.check(old=machine.status, new="released")
     with transaction.atomic():
         return _move(machine, Machine.Status.ACTIVE, actor=actor, now=now, reason=reason)
+
+
+def machine_shortfalls_accept(*, machine: Machine, actor: object, now: datetime, reason: str) -> Machine:
+    """A reviewer has looked at what is below the application and lets it pass; other findings flag the machine again.
+
+    Raises Conflict ``nothing_short``.
+    """
+    with transaction.atomic():
+        (row,) = lock_rows(Machine.objects.all(), [machine.pk])
+        if not set(row.shortfalls) - set(row.shortfalls_accepted):
+            raise Conflict(_("Nothing of this machine is below its application."), code="nothing_short")
+        Machine.objects.filter(pk=row.pk).update(shortfalls_accepted=row.shortfalls)
+        StatusEvent.objects.create(
+            subject_type=Machine._meta.label_lower,
+            subject_id=row.pk,
+            field="shortfalls",
+            old="found",
+            new="accepted",
+            actor=actor_name(actor),
+            reason=reason[:MAX_REASON],
+            at=now,
+        )
+    machine.shortfalls_accepted = row.shortfalls
+    return machine
 
 
 def machine_retire(*, machine: Machine, actor: object, now: datetime, reason: str = "") -> Machine:
@@ -118,6 +143,6 @@ def machine_revoke(*, machine: Machine, actor: object, now: datetime, reason: st
 def _close(machine: Machine, *, actor: object, now: datetime) -> None:
     MachineCredential.objects.filter(machine=machine, revoked_at__isnull=True).update(revoked_at=now)
     for gpu in lock_rows(Gpu.objects.filter(machine=machine).exclude(status=Gpu.Status.RETIRED)):
-        GPU.move(gpu, to=Gpu.Status.RETIRED, at=now, actor=actor, changes={"reason": Gpu.Reason.MACHINE_RETIRED})
+        gpu_retire(gpu, reason=Gpu.Reason.MACHINE_RETIRED, actor=actor, now=now)
     news.publish("machine.inventory", machine.pk, now=now)
     bell.ring(machine_channel(machine.pk), event="revoke")

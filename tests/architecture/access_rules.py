@@ -139,6 +139,8 @@ MARKETPLACE = [
     Route("provider/earnings/destination/", PROVIDER, POST),
     Route("provider/machines/<uuid:machine_id>/", OWNER, owner="ada"),
     Route("provider/machines/<uuid:machine_id>/telemetry/", OWNER, owner="ada"),
+    Route("provider/machines/<uuid:machine_id>/gpus/<uuid:gpu_id>/request/", OWNER, POST, owner="ada"),
+    Route("provider/machines/<uuid:machine_id>/gpus/<uuid:gpu_id>/release/", OWNER, POST, owner="ada"),
     Route("provider/machines/<uuid:machine_id>/<slug:action>/", OWNER, POST, owner="ada"),
     Route("api/v1/market/listings", API_PUBLIC),
     Route("api/v1/market/listings/<uuid:listing_id>", API_PUBLIC),
