@@ -8,7 +8,7 @@ from accounts import services
 from core import clock
 
 
-@shared_task(name="accounts.mail_send", queue="default")
+@shared_task(name="accounts.mail_send", queue="mail")
 def mail_send(mail_id: str) -> bool:
     return services.mail_send(mail_id=UUID(mail_id), now=clock.now())
 

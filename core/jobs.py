@@ -17,8 +17,12 @@ from django.db import transaction
 
 log = structlog.get_logger(__name__)
 
-QUEUES = ("default", "money", "bench", "sweep")
-"""``money`` workers alone reach the signer; ``sweep`` is never behind customers' work."""
+QUEUES = ("mail", "default", "money", "bench", "sweep")
+"""A worker takes from its queues in turn, so each has an end to itself.
+
+Somebody waits for a ``mail``, which is therefore behind other mails only; ``money`` workers alone reach the signer;
+``sweep`` is never behind customers' work.
+"""
 
 Argument = str | int | bool | None
 
@@ -30,6 +34,16 @@ def enqueue(name: str, **arguments: Argument) -> None:
 
 def _send(name: str, arguments: dict[str, Any]) -> None:
     try:
-        current_app.send_task(name, kwargs=arguments, retry=False)
+        current_app.send_task(name, kwargs=arguments, retry=False, expires=None if arguments else _lifetime(name))
     except Exception:
         log.warning("job_not_enqueued", job=name, arguments=arguments, exc_info=True)
+
+
+def _lifetime(name: str) -> float | None:
+    """Seconds after which the schedule has sent the same job again; None for one that is in no schedule.
+
+    A burst of news enqueues its delivery a hundred times, and the first one delivers all: on a busy worker the others are
+    dropped, unread, instead of keeping everything behind them waiting.
+    """
+    entries = current_app.conf.beat_schedule.values()
+    return next((entry["options"]["expires"] for entry in entries if entry["task"] == name), None)

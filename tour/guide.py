@@ -14,7 +14,8 @@ from tour.visitor import NotSeen, Visitor
 from tour.wallet import Wallet
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
+"""Costs nothing where things go well; a machine that is busy with other things takes its time."""
 LOOK_SECONDS = 0.5
 
 

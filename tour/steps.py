@@ -156,7 +156,7 @@ def deposit(guide: Guide) -> None:
         here = names <= {job["name"] for job in jobs} or len(jobs) > len(names)
         return here and all(map(_ended, jobs)) and ravi.api("billing/balance")["held_micro"] == 0
 
-    guide.until("Ravi's first jobs have ended", quiet, seconds=120)
+    guide.until("Ravi's first jobs have ended", quiet)
     pay_in(guide, "ravi", DEPOSIT, guide.wallet)
 
 
@@ -205,7 +205,7 @@ def job(guide: Guide) -> None:
         raise NotSeen(f"the job was not taken: {page.text[:800]}")
     job_id = found[1]
     guide.saw(f"submitted job {job_id}")
-    ended = guide.until("the job ends", lambda: _ended(ravi.api(f"jobs/{job_id}")), seconds=120)
+    ended = guide.until("the job ends", lambda: _ended(ravi.api(f"jobs/{job_id}")))
     attempt = ended["attempts"][-1]
     if (ended["status"], attempt["exit_code"]) != ("succeeded", 0):
         raise NotSeen(f"the job ended as {ended['status']} ({ended['reason']}), exit code {attempt['exit_code']}")
@@ -281,7 +281,7 @@ def payout(guide: Guide) -> None:
         fresh = [row for row in ada.api("billing/payouts")["payouts"] if row["id"] not in known]
         return next((row for row in fresh if row["status"] == "settled"), None)
 
-    paid = guide.until(f"the run of {as_of} has paid Ada", settled, seconds=90)
+    paid = guide.until(f"the run of {as_of} has paid Ada", settled)
     # Other customers rent from Ada too: between looking and planning some more may have become payable.
     if paid["amount_micro"] < payable:
         raise NotSeen(f"paid {paid['amount_micro']}, payable was {payable}")

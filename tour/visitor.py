@@ -136,7 +136,7 @@ class Visitor:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        self.http = httpx.Client(base_url=self.url, follow_redirects=True, timeout=30, trust_env=False)
+        self.http = httpx.Client(base_url=self.url, follow_redirects=True, timeout=60, trust_env=False)
 
     def get(self, path: str, *, status: int = 200) -> Page:
         page = Page(self.http.get(path))

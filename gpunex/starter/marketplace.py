@@ -127,8 +127,8 @@ class Marketplace:
 
     def _start_worker(self) -> None:
         celery = [self._program("celery"), "--app", "gpunex.celery"]
-        queues = "default,money,bench,sweep"
-        options = ["--queues", queues, "--concurrency", "2", "--without-gossip", "--without-mingle", "-Ofair"]
+        options = ["--queues", "mail,default,money,bench,sweep", "--concurrency", "2"]
+        options += ["--without-gossip", "--without-mingle", "-Ofair"]
         self._child("worker", *celery, "worker", *options, more=self.services.signing)
         schedule = str(self.folder.sub("celery") / "beat-schedule")
         self._child("beat", *celery, "beat", "--schedule", schedule, "--pidfile=")
