@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agent.cleanup import jobs_stop
-from agent.config import NETWORKS, PROBES, RUNTIMES, STOP_GRACE_S, Settings
+from agent.config import DEVICES, NETWORKS, PROBES, RUNTIMES, STOP_GRACE_S, Settings
 from agent.errors import AgentError, ExitCode
 from agent.hostcheck import host_check
 from agent.journal import journal_start
@@ -41,6 +41,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--token-file", type=Path, help="file with the enrolment token (else GPUNEX_TOKEN, or a prompt)")
     run.add_argument("--sync-interval", type=float, help="seconds between syncs (default: what the platform says)")
     run.add_argument("--job-network", choices=NETWORKS, default="none", help="network of jobs")
+    run.add_argument(
+        "--devices", choices=DEVICES, default="engine", help="none: for simulated GPUs, no engine has them"
+    )
     run.add_argument("--allow-registry", action="append", default=[], help="one more registry for images")
     run.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     run.set_defaults(command=_run)
@@ -88,6 +91,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         docker_host=options.docker_host,
         job_network=given.get("job_network", "none"),
         registries=frozenset(given.get("allow_registry", ())),
+        devices=given.get("devices", "engine"),
         log_level=given.get("log_level", "INFO"),
     )
 

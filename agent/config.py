@@ -14,6 +14,7 @@ TOKEN_VARIABLE = "GPUNEX_TOKEN"
 RUNTIMES = ("process", "docker")
 PROBES = ("nvml", "simulated")
 NETWORKS = ("none", "bridge")
+DEVICES = ("engine", "none")
 
 # A container gets this long between TERM and KILL; the platform's own patience (10 minutes) is far above it.
 STOP_GRACE_S = 30.0
@@ -24,7 +25,8 @@ class Settings:
     """`sync_interval_s` null: the platform says how often. `gpus` null: all of them are offered.
 
     `job_network` is `none` until the egress rules are installed on the host: without them a job on a bridge could reach
-    the provider's own network. `registries` are the operator's additions to agent_protocol.images.
+    the provider's own network. `registries` are the operator's additions to agent_protocol.images. `devices` says where a
+    job's GPUs come from: the container engine hands them out, or, since simulated ones exist nowhere, nobody.
     """
 
     url: str
@@ -40,6 +42,7 @@ class Settings:
     docker_host: str | None = None
     job_network: str = "none"
     registries: frozenset[str] = frozenset()
+    devices: str = "engine"
     log_level: str = "INFO"
 
     def check(self) -> None:
@@ -56,6 +59,8 @@ class Settings:
             )
         if self.probe == "simulated" and self.simulated_profile is None:
             raise AgentError("--simulated-profile: found nothing, allowed: a JSON file with the GPUs to simulate")
+        if self.devices == "none" and self.probe != "simulated":
+            raise AgentError("--devices: found none, allowed: engine (a real GPU that is rented is handed out)")
         for option, value in (("--sync-interval", self.sync_interval_s), ("--stop-grace", self.stop_grace_s)):
             if value is not None and not (math.isfinite(value) and 0.01 <= value <= 3600):
                 raise AgentError(f"{option}: found {value}, allowed: 0.01 to 3600 seconds")

@@ -50,6 +50,7 @@ class DockerRuntime:
     def __init__(self, settings: Settings, machine_id: str) -> None:
         self._machine_id = machine_id
         self._network = settings.job_network
+        self._devices = settings.devices == "engine"
         self._registries = ALLOWED_REGISTRIES | settings.registries
         try:
             self._engine = docker.DockerClient(
@@ -144,7 +145,11 @@ class DockerRuntime:
         network = self._network_create(order)
         host_config = self._api.create_host_config(
             **sandbox.host_config(
-                order, volume=volume, network=network, image_volumes=sorted(config.get("Volumes") or {})
+                order,
+                volume=volume,
+                network=network,
+                image_volumes=sorted(config.get("Volumes") or {}),
+                devices=self._devices,
             )
         )
         try:

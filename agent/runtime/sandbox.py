@@ -60,8 +60,13 @@ def device_requests(order: JobOrder) -> list[DeviceRequest]:
     return [DeviceRequest(device_ids=list(order.plan.gpu_uuids), capabilities=[["gpu", "compute", "utility"]])]
 
 
-def host_config(order: JobOrder, *, volume: str, network: str, image_volumes: list[str]) -> dict[str, Any]:
-    """Arguments of `create_host_config`. The customer's order can only tighten what stands here."""
+def host_config(
+    order: JobOrder, *, volume: str, network: str, image_volumes: list[str], devices: bool = True
+) -> dict[str, Any]:
+    """Arguments of `create_host_config`. The customer's order can only tighten what stands here.
+
+    `devices`: the engine hands out the ordered GPUs; without it (simulated ones) it is asked for none.
+    """
     limits = order.plan.limits
     tmpfs = {SCRATCH: f"rw,nosuid,nodev,mode=1777,size={min(TMP_BYTES, limits.memory_bytes)}"}
     for path in image_volumes:
@@ -94,7 +99,7 @@ def host_config(order: JobOrder, *, volume: str, network: str, image_volumes: li
                 "compress": "false",
             },
         ),
-        "device_requests": device_requests(order),
+        "device_requests": device_requests(order) if devices else [],
         "publish_all_ports": False,
         "privileged": False,
     }

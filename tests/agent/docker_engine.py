@@ -23,16 +23,17 @@ fi
 
 
 class DockerEngine:
-    """`live_restore`: containers outlive the engine."""
+    """`live_restore`: containers outlive the engine. `gpus`: it can hand out GPUs. `mirror`: what answers for docker.io."""
 
-    def __init__(self, *, live_restore: bool = True) -> None:
+    def __init__(self, *, live_restore: bool = True, gpus: bool = True, mirror: str | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="gpx-dk-"))
-        self.live_restore = live_restore
+        self.live_restore, self.mirror = live_restore, mirror
         self.process: subprocess.Popen[bytes] | None = None
         tools = self.folder / "bin"
         tools.mkdir()
-        (tools / "nvidia-container-runtime-hook").write_text(HOOK)
-        (tools / "nvidia-container-runtime-hook").chmod(0o755)
+        if gpus:
+            (tools / "nvidia-container-runtime-hook").write_text(HOOK)
+            (tools / "nvidia-container-runtime-hook").chmod(0o755)
 
     @property
     def address(self) -> str:
@@ -45,6 +46,7 @@ class DockerEngine:
         command += ["--exec-root", str(self.folder / "exec"), "--pidfile", str(pidfile), "--cgroup-parent=/gpx-test"]
         command += ["--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=overlay2"]
         command += ["--shutdown-timeout", "3", *(["--live-restore"] if self.live_restore else [])]
+        command += ["--registry-mirror", self.mirror] if self.mirror else []
         with open(self.folder / "dockerd.log", "ab") as journal:
             self.process = subprocess.Popen(
                 command,

@@ -53,6 +53,12 @@ def test_an_absurd_interval_is_refused(interval: float, tmp_path: Path) -> None:
         settings.check()
 
 
+def test_a_real_gpu_is_always_handed_out_by_the_engine(tmp_path: Path) -> None:
+    settings = Settings(url="https://a.example", state=tmp_path, runtime="docker", probe="nvml", devices="none")
+    with pytest.raises(AgentError, match="--devices: found none, allowed: engine"):
+        settings.check()
+
+
 def test_waits_grow_and_are_spread() -> None:
     backoff = Backoff(1.0, 10.0)
     waits = [backoff.next() for _ in range(50)]

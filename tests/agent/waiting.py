@@ -7,8 +7,8 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 
-def eventually(condition: Callable[[], Found], what: str, timeout_s: float = 15.0) -> Found:
-    """The condition's first true value. Fails naming what did not happen."""
+def eventually(condition: Callable[[], Found], what: str, timeout_s: float = 15.0, *, every_s: float = 0.02) -> Found:
+    """The condition's first true value. Fails naming what did not happen. `every_s`: seconds between two looks."""
     deadline = time.monotonic() + timeout_s
     while True:
         found = condition()
@@ -16,4 +16,4 @@ def eventually(condition: Callable[[], Found], what: str, timeout_s: float = 15.
             return found
         if time.monotonic() > deadline:
             raise AssertionError(f"did not happen within {timeout_s} s: {what}")
-        time.sleep(0.02)
+        time.sleep(every_s)
