@@ -25,7 +25,7 @@ import psycopg2
 import redis
 from psycopg2 import sql
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 STOP_SECONDS = 8.0
 UNPRIVILEGED = "nobody"
 OWNER_ROLE, APP_ROLE = "gpunex_owner", "gpunex_app"

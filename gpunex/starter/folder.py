@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LAYOUT = 1
 """What lies where in a data folder. A start refuses any other number: nothing is guessed about somebody's data."""
 MARKER = "gpunex.json"
+STOPPED = "stopped.json"
+"""Written when a stop begins: the jobs that ran on the demo's hosts end with it, by the platform's doing."""
 FOLDER_MODE = 0o711
 """PostgreSQL runs as an unprivileged user below it: others may pass through, and see nothing."""
 
@@ -86,8 +88,8 @@ class DataFolder:
                 f"{self.path} has layout {found['layout']}, this version needs {LAYOUT}: choose another --data."
             )
         if found.get("demo") is not demo:
-            kind, way = ("demo", "without") if found.get("demo") else ("empty start (--no-demo)", "with")
-            raise StartError(f"{self.path} belongs to a {kind}: start {way} --no-demo, or choose another --data.")
+            kind, way = ("a demo", "without") if found.get("demo") else ("an empty start (--no-demo)", "with")
+            raise StartError(f"{self.path} belongs to {kind}: start {way} --no-demo, or choose another --data.")
 
     def sub(self, name: str, mode: int = 0o700) -> Path:
         """A folder below, made with ``mode`` at first use."""

@@ -12,16 +12,17 @@ from pathlib import Path
 import httpx
 
 from gpunex.embedded import free_port
-from gpunex.starter.folder import ROOT, DataFolder, StartError
+from gpunex.starter.folder import ROOT, STOPPED, DataFolder, StartError
 from gpunex.starter.services import Services, database_must_be_ours
 from gpunex.starter.supervisor import Child, Supervisor, children_of, end_orphans, reap_orphans
 
-READY_SECONDS = 60.0
+READY_SECONDS = 180.0
 STOP_SECONDS = 4.0
-JOBS_SECONDS = 2.5
+JOBS_SECONDS = 20.0
 ORPHAN_SECONDS = 1.0
-"""Together with the databases' own time a stop stays below ten seconds."""
+"""Limits, for a machine that is busy: a stop takes about five seconds, and leaves nothing running rather than be quick."""
 ADA_HOSTS = ("ada-1", "ada-2")
+DEMO_HOSTS = ROOT / "bin" / "demo-hosts"
 LOGINS = "logins.json"
 RUN = "run.json"
 """Where things are while this start runs; bin/tour reads it."""
@@ -152,13 +153,18 @@ class Marketplace:
         for name in ADA_HOSTS:
             host = hosts / name
             options = ["--url", self.url, "--name", name, "--state", str(host / "state"), "--runtime", self.runtime]
-            options += ["--probe", "simulated", "--simulated-profile", str(host / "profile.json")]
-            options += ["--token-file", str(host / "token")]
+            options += ["--probe", "simulated", "--simulated-profile", str(host / "profile.json"), "--devices", "none"]
+            options += ["--token-file", str(host / "token"), *self._engine()]
             self._host(f"host-{name}", sys.executable, "-m", "agent", "run", *options)
-        others = [sys.executable, str(ROOT / "bin" / "demo-hosts"), "--url", self.url, str(hosts / "others")]
+        others = [sys.executable, str(DEMO_HOSTS), "--url", self.url, str(hosts / "others")]
         self._host("hosts-others", *others)
         self._child("demo-follow", sys.executable, "manage.py", "demo", "--follow", once=True)
         self._host("demo-customers", sys.executable, "-m", "tour.customers", "--data", str(self.folder.path))
+
+    def _engine(self) -> list[str]:
+        """Options of an agent on the engine that ``docker`` speaks to."""
+        address = os.environ.get("DOCKER_HOST")
+        return ["--docker-host", address] if self.docker and address else []
 
     def watch(self) -> None:
         self.services.watch(self.say)
@@ -177,6 +183,8 @@ class Marketplace:
 
     def stop(self) -> None:
         (self.folder.path / RUN).unlink(missing_ok=True)
+        if (self.folder.path / "hosts").exists():
+            self.folder.write(STOPPED, {"pid": os.getpid()})
         self.supervisor.stop(seconds=STOP_SECONDS)
         self._stop_jobs()
         end_orphans(self.services.processes(), seconds=ORPHAN_SECONDS)
@@ -186,30 +194,29 @@ class Marketplace:
             self.say(f"still running: {left}")
 
     def _stop_jobs(self) -> None:
-        """Jobs outlive their agent on purpose; here they end with the demo, and the next agent says why."""
-        states = [self.folder.path / "hosts" / name / "state" for name in ADA_HOSTS]
-        command = [
-            sys.executable,
-            "-m",
-            "agent",
-            "stop-jobs",
-            "--runtime",
-            self.runtime,
-            "--stop-grace",
-            "1",
-            "--state",
+        """Jobs outlive their agent on purpose; with the demo they end, and the next start says that we stopped them."""
+        hosts = self.folder.path / "hosts"
+        adas = [sys.executable, "-m", "agent", "stop-jobs", "--runtime", self.runtime, "--stop-grace", "1"]
+        commands = [
+            [*adas, *self._engine(), "--state", str(hosts / name / "state")]
+            for name in ADA_HOSTS
+            if _has_jobs(hosts / name) or (self.docker and (hosts / name / "state").exists())
         ]
-        stopping = [
-            subprocess.Popen(
-                [*command, str(state)],
-                cwd=ROOT,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            for state in states
-            if any((state / "jobs").glob("*")) or (self.docker and state.exists())
-        ]
+        if any(map(_has_jobs, (hosts / "others").glob("*"))):
+            commands.append([sys.executable, str(DEMO_HOSTS), "--stop-jobs", str(hosts / "others")])
+        log = self.logs / "stop-jobs.log"
+        with log.open("wb") as output:
+            stopping = [
+                subprocess.Popen(
+                    command,
+                    cwd=ROOT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+                for command in commands
+            ]
         deadline = time.monotonic() + JOBS_SECONDS
         for process in stopping:
             try:
@@ -217,6 +224,10 @@ class Marketplace:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _has_jobs(host: Path) -> bool:
+    return any((host / "state" / "jobs").glob("*"))
 
 
 def _answers(url: str) -> bool:

@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand
 
 from core import clock
 from gpunex.demo.build import demo_build
+from gpunex.demo.jobs import jobs_stopped_with_us
 from gpunex.demo.people import OPERATOR, cast_gather
 from gpunex.models import Installation
 
@@ -30,6 +31,7 @@ class Command(BaseCommand):
         )
         if settings.DEMO:
             demo_build(settings.DATA_DIR, now=now)
+            jobs_stopped_with_us(settings.DATA_DIR, now=now)
         else:
             call_command("collectstatic", interactive=False, verbosity=0)
             cast_gather(settings.DATA_DIR / "logins.json", cast=OPERATOR, domain="gpunex.example")
