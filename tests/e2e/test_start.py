@@ -4,115 +4,55 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from accounts.models import User
+from core import clock
 from gpunex.embedded import free_port
+from gpunex.models import Installation
 from gpunex.starter.folder import LAYOUT
+from reliability.models import Incident
+from tests.agent.waiting import eventually
+from tests.e2e.market import ADAS_L4, ELSEWHERE, GatedJob, Market, seen_from_inside
+from tests.e2e.running import Started, data_folder, left_running, plain_environment
 from tests.services import ROOT
-
-OURS = ("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "SECRET_KEY", "DEMO", "DATA_DIR", "GPUNEX_TEST_SERVICES")
-STOP_SECONDS = 10.0
-
-
-def plain_environment(**more: str) -> dict[str, str]:
-    """Without what the test run has set for its own services."""
-    return {name: value for name, value in os.environ.items() if name not in OURS} | more
+from tour.visitor import Visitor
 
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    # PostgreSQL's unprivileged user must get here; pytest's own folders are closed to it.
-    found = Path(tempfile.mkdtemp(prefix="gpunex-e2e-"))
-    found.chmod(0o711)
-    yield found / "data"
-    shutil.rmtree(found, ignore_errors=True)
-
-
-class Started:
-    """One run of the starter on ``folder``."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        self.folder, self.port = folder, port
-        self.log = folder.parent / "start.log"
-        self.output = self.log.open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gpunex.starter", "--port", str(port), "--data", str(folder)],
-            cwd=ROOT,
-            env=plain_environment(),
-            stdout=self.output,
-            stderr=self.output,
-            start_new_session=True,
-        )
-
-    def wait_until_ready(self, seconds: float = 90.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not self._ready():
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.05)
-
-    def _ready(self) -> bool:
-        try:
-            run = json.loads((self.folder / "run.json").read_text())
-        except (OSError, ValueError):
-            return False
-        return run["pid"] == self.process.pid and "is ready at" in self.log.read_text()
-
-    def stop(self, number: int = signal.SIGTERM) -> float:
-        """Returns how long it took."""
-        started = time.monotonic()
-        self.process.send_signal(number)
-        self.process.wait(60)
-        self.output.close()
-        return time.monotonic() - started
-
-
-def left_running(folder: Path) -> list[str]:
-    """Command lines of processes that have to do with this folder, by their arguments or their working folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                environment = (entry / "environ").read_bytes().decode(errors="replace")
-                here = os.readlink(entry / "cwd")
-            except OSError:
-                continue
-            if str(folder) in line or f"DATA_DIR={folder}" in environment or here.startswith(str(folder)):
-                found.append(f"{entry.name}: {line}")
-    return found
+    with data_folder() as found:
+        yield found
 
 
 @pytest.mark.xdist_group("start")
-def test_the_marketplace_starts_is_toured_stops_without_a_trace_and_goes_on(folder: Path) -> None:
+def test_the_marketplace_starts_is_toured_stops_without_a_trace_and_goes_on(
+    folder: Path, django_db_blocker: Any
+) -> None:
+    """Jobs end with a stop, by nobody's fault; they outlive a crash, and the next start adopts them."""
     port = free_port()
     first = Started(folder, port)
     try:
         first.wait_until_ready()
         assert left_running(folder), "the check below would see nothing"
-        tour = subprocess.run(
-            [sys.executable, "-m", "tour", "--data", str(folder)],
-            cwd=ROOT,
-            env=plain_environment(),
-            capture_output=True,
-            text=True,
-            timeout=400,
-        )
-        assert tour.returncode == 0, tour.stdout + tour.stderr
-        _a_killed_child_comes_back(folder, first)
+        _tour(folder)
+        _a_killed_child_comes_back(first)
+        with seen_from_inside(first, django_db_blocker):
+            incidents = Incident.objects.count()
+        stopped = _jobs(Market(first))
     finally:
-        took = first.stop()
-    assert took < STOP_SECONDS
+        first.stop()
     assert first.process.returncode == 0
     assert left_running(folder) == []
     logins = (folder / "logins.json").read_text()
@@ -122,28 +62,82 @@ def test_the_marketplace_starts_is_toured_stops_without_a_trace_and_goes_on(fold
         second.wait_until_ready()
         assert (folder / "logins.json").read_text() == logins
         _modes_are_private(folder)
+        market = Market(second)
+        market.ravi_returns()
+        for job in stopped:
+            assert [each["reason"] for each in market.ended(job.id)["attempts"]] == ["platform_stop"]
+        with seen_from_inside(second, django_db_blocker):
+            assert Incident.objects.count() == incidents
+        going_on = _jobs(market)
     finally:
-        second.stop(signal.SIGINT)
-    assert left_running(folder) == []
+        second.stop(signal.SIGKILL)
+    eventually(lambda: _only_jobs(left_running(folder), going_on), "everything but the jobs ends", 120, every_s=0.2)
 
     third = Started(folder, port)
     try:
         third.wait_until_ready()
+        market = Market(third)
+        market.ravi_returns()
+        for job in going_on:
+            job.open()
+        market.succeeded(*going_on)
+        _jobs(market)
     finally:
-        third.stop(signal.SIGKILL)
-    deadline = time.monotonic() + STOP_SECONDS
-    while running := left_running(folder):
-        assert time.monotonic() < deadline, running
-        time.sleep(0.1)
+        third.stop(signal.SIGINT)
+    assert left_running(folder) == []
 
 
-def _a_killed_child_comes_back(folder: Path, started: Started) -> None:
-    children = Path(f"/proc/{started.process.pid}/task/{started.process.pid}/children").read_text().split()
-    doorbell = next(pid for pid in children if b"gpunex.doorbell" in Path(f"/proc/{pid}/cmdline").read_bytes())
-    os.kill(int(doorbell), signal.SIGKILL)
+def _tour(folder: Path) -> None:
+    tour = subprocess.run(
+        [sys.executable, "-m", "tour", "--data", str(folder)],
+        cwd=ROOT,
+        env=plain_environment(),
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
+    assert tour.returncode == 0, tour.stdout + tour.stderr
+
+
+def _jobs(market: Market) -> list[GatedJob]:
+    """A job of Ravi's on a host with an agent of its own, and one where several hosts share a process."""
+    market.ravi_returns()
+    return [market.gated(ADAS_L4), market.gated(ELSEWHERE)]
+
+
+def _only_jobs(running: list[str], jobs: list[GatedJob]) -> bool:
+    """Nothing runs but jobs, and these are among them. (The demo's other customers may have some too.)"""
+    assert all(any(job.id in line for line in running) for job in jobs), running
+    return all("/jobs/gpunex-job-" in line for line in running)
+
+
+@pytest.mark.xdist_group("start-empty")
+def test_an_empty_marketplace_starts_with_an_operator_alone() -> None:
+    with data_folder() as empty:
+        started = Started(empty, free_port(), "--no-demo")
+        try:
+            started.wait_until_ready()
+            logins = json.loads((empty / "logins.json").read_text())
+            assert list(logins) == ["operator"]
+            operator = Visitor(f"http://127.0.0.1:{started.port}")
+            operator.log_in(logins["operator"]["email"], logins["operator"]["password"])
+            operator.get("/admin/")
+            assert operator.api("market/listings")["listings"] == []
+            styles = re.findall(r'href="(/static/[^"]+\.css)"', operator.http.get("/market/").text)
+            assert styles
+            assert {operator.http.get(style).status_code for style in styles} == {200}
+        finally:
+            started.stop()
+        assert left_running(empty) == []
+        said = refused(empty, "--port", str(free_port()))
+        assert "belongs to an empty start (--no-demo): start with --no-demo" in said
+
+
+def _a_killed_child_comes_back(started: Started) -> None:
+    os.kill(started.child("gpunex.doorbell"), signal.SIGKILL)
     deadline = time.monotonic() + 30
-    while "doorbell: starting again" not in started.log.read_text():
-        assert time.monotonic() < deadline, started.log.read_text()
+    while "doorbell: starting again" not in started.said:
+        assert time.monotonic() < deadline, started.said
         time.sleep(0.1)
 
 
@@ -154,24 +148,31 @@ def _modes_are_private(folder: Path) -> None:
 
 
 def refused(folder: Path, *arguments: str, **environment: str) -> str:
-    """The one sentence with which a start is refused; nothing is left running and nothing was made in the folder."""
+    """The one sentence with which a start is refused; nothing is left running."""
     done = subprocess.run(
         [sys.executable, "-m", "gpunex.starter", "--data", str(folder), *arguments],
         cwd=ROOT,
         env=plain_environment(**environment),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert left_running(folder) == []
-    assert "Traceback" not in done.stderr
+    assert re.fullmatch(r"bin/start: [^\n]+\n", done.stderr), done.stderr
     return done.stderr.strip()
 
 
+def contents(folder: Path) -> dict[str, str]:
+    """Every file below, but the lock, which says nothing about anybody's data."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
+    return {str(path.relative_to(folder)): path.read_text() for path in files}
+
+
 @pytest.fixture
-def empty(tmp_path: Path) -> Path:
-    return tmp_path / "data"
+def empty() -> Iterator[Path]:
+    with data_folder() as found:
+        yield found
 
 
 def test_a_taken_port_is_named(empty: Path) -> None:
@@ -184,10 +185,10 @@ def test_a_taken_port_is_named(empty: Path) -> None:
     assert not empty.exists()
 
 
-def test_a_foreign_folder_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
-    assert "is not a data folder of GPUnex" in refused(tmp_path, "--port", str(free_port()))
-    assert [entry.name for entry in tmp_path.iterdir()] == ["photos"]
+def test_a_foreign_folder_is_left_alone(empty: Path) -> None:
+    (empty / "photos").mkdir(parents=True)
+    assert "is not a data folder of GPUnex" in refused(empty, "--port", str(free_port()))
+    assert [entry.name for entry in empty.iterdir()] == ["photos"]
 
 
 @pytest.mark.parametrize(
@@ -204,6 +205,7 @@ def test_a_broken_or_other_folder_is_refused(empty: Path, marker: str, sentence:
     empty.mkdir()
     (empty / "gpunex.json").write_text(marker)
     assert sentence in refused(empty, "--port", str(free_port()))
+    assert contents(empty) == {"gpunex.json": marker}
 
 
 def test_a_folder_in_use_is_refused(empty: Path) -> None:
@@ -222,6 +224,7 @@ def test_a_folder_in_use_is_refused(empty: Path) -> None:
             env=plain_environment(),
             capture_output=True,
             text=True,
+            timeout=300,
         )
         process.communicate("")
     assert done.returncode == 1
@@ -229,9 +232,25 @@ def test_a_folder_in_use_is_refused(empty: Path) -> None:
 
 
 def test_a_database_of_something_else_is_refused(empty: Path, committed_db: str) -> None:
-    url, owner = os.environ["DATABASE_URL"], os.environ["DATABASE_OWNER_URL"]
-    said = refused(empty, "--port", str(free_port()), DATABASE_URL=url, DATABASE_OWNER_URL=owner)
-    assert "the database holds" in said
+    said = _refused_with_this_database(empty)
+    assert "the database holds tables of something else" in said
+
+
+def test_a_demo_is_refused_on_a_database_that_is_no_demos(empty: Path, committed_db: str) -> None:
+    """Where real money may be, no play money is mixed in."""
+    Installation.objects.create(id=1, kind="plain", genesis_hash="", created_at=clock.now())
+    said = _refused_with_this_database(empty)
+    assert "the database holds an installation of the kind 'plain'" in said
+    assert list(Installation.objects.values_list("kind", flat=True)) == ["plain"]
+
+
+def _refused_with_this_database(folder: Path) -> str:
+    """Nobody and nothing was added to it."""
+    database = {name: os.environ[name] for name in ("DATABASE_URL", "DATABASE_OWNER_URL")}
+    said = refused(folder, "--port", str(free_port()), **database)
+    assert not User.objects.exists()
+    assert not (folder / "logins.json").exists()
+    return said
 
 
 def test_too_old_a_python_gets_one_sentence(tmp_path: Path) -> None:
@@ -249,4 +268,5 @@ def test_too_old_a_python_gets_one_sentence(tmp_path: Path) -> None:
         [str(tmp_path / "bin" / "start")], env={"PATH": str(programs)}, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 1
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["bin", "programs"]
     assert done.stderr == "GPUnex needs Python 3.11 or newer; found Python 3.9.2.\n"

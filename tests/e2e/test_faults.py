@@ -1,0 +1,184 @@
+"""Real processes of a running marketplace are killed, stopped and cut off: nothing is lost, nothing is counted twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from core.invariants import check_all
+from gpunex.embedded import free_port
+from marketplace.models import Attempt
+from marketplace.states import PARTITION_MARGIN_SECONDS
+from providers.models import GpuClaim, Machine
+from reliability.models import Flip, Incident, MachineHealth, OnlineInterval
+from reliability.states import OFFLINE_SECONDS
+from tests.e2e.market import ADAS_L4, ELSEWHERE, STEP_SECONDS, GatedJob, Market, seen_from_inside, wait
+from tests.e2e.running import Started, children, data_folder
+
+pytestmark = pytest.mark.xdist_group("faults")
+
+GRACE_SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def market(django_db_blocker: Any) -> Iterator[Market]:
+    with data_folder() as folder:
+        clock = folder.parent / "clock"
+        started = Started(folder, free_port(), CLOCK="core.clock.FileClock", CLOCK_FILE=str(clock))
+        try:
+            started.wait_until_ready()
+            with seen_from_inside(started, django_db_blocker):
+                found = Market(started, clock)
+                found.newcomer_pays_in()
+                yield found
+        finally:
+            started.stop()
+
+
+@contextmanager
+def frozen(*pids: int) -> Iterator[None]:
+    """They are there and do nothing, as on a machine that hangs."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_valkey_is_killed_in_the_middle_of_a_job(market: Market) -> None:
+    """It held the queue, last-seen times and the bells. The running job goes on; the one whose message it had is found."""
+    before, marks = market.balance(), _marks()
+    running = market.gated()
+    # Nobody takes messages from the queue: what is sent now is in Valkey alone, and dies with it.
+    worker = market.started.child("celery", "worker")
+    with frozen(worker, *children(worker)):
+        for _ in range(2):  # the first may still be handed to a worker that was waiting
+            market.jobs.send_task("marketplace.jobs_place", queue="default")
+        lying = market.valkey.llen("default")
+        waiting = market.gated(ELSEWHERE, wait_for_begin=False)
+        assert market.valkey.llen("default") > lying > 0
+        market.valkey.set("what it held", "1")
+        os.kill(market.started.child("valkey-server"), signal.SIGKILL)
+        wait(lambda: _answers(market), "Valkey is started again")
+        assert not market.valkey.exists("what it held")
+    market.wait_for_line(waiting.id, market.LOG[0])
+    for job in (running, waiting):
+        job.open()
+    market.succeeded(running, waiting)
+    market.charged_once(before, running, waiting)
+    # The sweeps look again, and miss nobody: no score lost a point.
+    market.step()
+    assert _marks() == marks
+
+
+def _answers(market: Market) -> bool:
+    try:
+        return "Valkey: ended" in market.started.said and bool(market.valkey.ping())
+    except redis.RedisError:
+        return False
+
+
+def _marks() -> dict[str, Any]:
+    """What a score is made of, as far as it can go down: who was away, and what broke."""
+    return {
+        "flips": Flip.objects.exclude(to="online").count(),
+        "incidents": Incident.objects.count(),
+        "online": set(OnlineInterval.objects.filter(ended_at__isnull=True).values_list("pk", flat=True)),
+    }
+
+
+def test_the_agent_is_killed_during_a_job(market: Market) -> None:
+    """The supervisor starts it again; it adopts the job, sends what the log lacks, and reports one end."""
+    before, incidents = market.balance(), Incident.objects.count()
+    job = market.gated()
+    process = _process(market, job)
+    os.kill(market.started.child("--name ada-2"), signal.SIGKILL)
+    log = market.folder / "logs" / "host-ada-2.log"
+    wait(lambda: _adopted(log.read_text(), job), "the next agent adopts the job")
+    assert _process(market, job) == process
+    job.open()
+    market.succeeded(job)
+    market.charged_once(before, job)
+    assert Incident.objects.count() == incidents
+
+
+def _process(market: Market, job: GatedJob) -> dict[str, Any]:
+    """Number and start time of the process that runs the job."""
+    (found,) = (market.folder / "hosts").glob(f"*/state/jobs/gpunex-job-{job.id}-1/started.json")
+    return dict(json.loads(found.read_text()))
+
+
+def _adopted(log: str, job: GatedJob) -> bool:
+    return any("adopted" in line and job.id in line for line in log.splitlines())
+
+
+def test_a_web_worker_is_killed_during_a_job(market: Market) -> None:
+    """The server replaces it; agents and people come back, and what was in its memory is read anew."""
+    before = market.balance()
+    job = market.gated()
+    server = market.started.child("granian", "gpunex.wsgi:application")
+    killed = set(children(server))
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    fresh = wait(lambda: set(children(server)) - killed, "the server has another worker")
+    job.open()
+    market.succeeded(job)
+    assert fresh <= set(children(server))
+    market.charged_once(before, job)
+
+
+def test_a_host_disappears(market: Market) -> None:
+    """Offline 90 s after its last heartbeat, and nobody else; its job is lost after the grace, charged as far as confirmed."""
+    before = market.balance()
+    job = market.gated(disconnect_grace_s=GRACE_SECONDS)
+    attempt = wait(lambda: Attempt.objects.filter(job=job.id, status="running").first(), "the job runs")
+    host = attempt.machine
+    market.until(lambda: (_fresh(attempt).confirmed_elapsed_s or 0) > 0)
+    flips = Flip.objects.exclude(machine=host).count()
+    with frozen(market.started.child(f"--name {host.name}")):
+        _is_called_offline(market, host)
+        assert market.job(job.id)["status"] == "active"
+        assert market.balance()["held_micro"] > 0
+        market.until(lambda: market.job(job.id)["status"] == "lost", without=host)
+    attempt = _fresh(attempt)
+    assert (attempt.job.reason, attempt.reason) == ("offline", "offline")
+    patience = timedelta(seconds=GRACE_SECONDS + PARTITION_MARGIN_SECONDS)
+    assert timedelta() <= attempt.ended_at - (attempt.confirmed_at + patience) < timedelta(seconds=2 * STEP_SECONDS)
+    assert not GpuClaim.objects.filter(holder=attempt.pk, live=True).exists()
+
+    wait(lambda: market.balance()["held_micro"] == 0, "its rental is settled")
+    (told,) = market.job(job.id)["attempts"]
+    assert told["billed_seconds"] == attempt.confirmed_elapsed_s
+    assert told["charged_micro"] == told["rate_micro"] * told["billed_seconds"] // 3600 > 0
+    assert told["credited_micro"] == told["charged_micro"]  # the provider's fault: the last hours are given back
+    assert market.balance() == before
+    assert Incident.objects.get(source=f"attempt:{attempt.pk}").owner == "provider"
+    assert Flip.objects.exclude(machine=host).count() == flips
+    assert check_all() == []
+    # Back again, it is told that nobody wants that job any more, and its GPU is for rent.
+    jobs = market.folder / "hosts" / host.name / "state" / "jobs"
+    wait(lambda: not any(jobs.iterdir()), "the host ends what it still ran")
+    wait(lambda: market.listing(*ADAS_L4), "its GPU is for rent again")
+
+
+def _fresh(attempt: Attempt) -> Attempt:
+    return Attempt.objects.select_related("job", "machine").get(pk=attempt.pk)
+
+
+def _is_called_offline(market: Market, host: Machine) -> None:
+    market.until(lambda: MachineHealth.objects.get(machine=host).state == "offline", without=host)
+    health = MachineHealth.objects.get(machine=host)
+    flip = Flip.objects.filter(machine=host, to="offline").latest("id")
+    assert flip.at == health.last_seen_at + timedelta(seconds=OFFLINE_SECONDS)
+    assert flip.noticed_at - flip.at < timedelta(seconds=2 * STEP_SECONDS)
+    assert OnlineInterval.objects.filter(machine=host).latest("id").ended_at == health.last_seen_at
