@@ -76,6 +76,6 @@ def test_a_job_that_the_schedule_sends_again_anyway_waits_no_longer_than_that(
     sent: dict[str, object] = {}
     monkeypatch.setattr(current_app, "send_task", lambda name, **options: sent.update({name: options["expires"]}))
     jobs.enqueue("core.news_deliver")
-    jobs.enqueue("accounts.mail_send", notification_id="1")
+    jobs.enqueue("accounts.mail_send", mail_id="1")
     jobs.enqueue("accounts.mails_sweep", only="1")
     assert sent == {"core.news_deliver": 5.0, "accounts.mail_send": None, "accounts.mails_sweep": None}
