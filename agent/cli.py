@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agent.cleanup import jobs_stop
 from agent.config import DEVICES, NETWORKS, PROBES, RUNTIMES, STOP_GRACE_S, Settings
+from agent.egress import egress_unguarded
 from agent.errors import AgentError, ExitCode
 from agent.hostcheck import host_check
 from agent.journal import journal_start
@@ -59,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--state", type=Path, default=DEFAULT_STATE, help="folder of the agent")
     status.add_argument("--within", type=float, default=WITHIN_S, help="seconds since the last answer that count")
     status.set_defaults(command=_status)
+    egress = commands.add_parser("egress-probe", help="inside a job's network: say whether the network rules hold")
+    egress.set_defaults(command=_egress_probe)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(command=_version)
     return parser
@@ -130,6 +133,12 @@ def _status(options: argparse.Namespace) -> int:
     online, line = status_read(options.state.absolute(), options.within)
     print(line)
     return ExitCode.CLEAN if online else ExitCode.CHECK_FAILED
+
+
+def _egress_probe(_options: argparse.Namespace) -> int:
+    unguarded = egress_unguarded()
+    print(unguarded or "guarded")
+    return ExitCode.CHECK_FAILED if unguarded else ExitCode.CLEAN
 
 
 def _version(_options: argparse.Namespace) -> int:

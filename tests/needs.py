@@ -17,12 +17,16 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "browser": ("chromium",),
     "compiler": ("gcc",),
     "linter": ("shellcheck",),
+    "netfilter": ("nft", "ip"),
     "gettext": ("xgettext", "msgfmt", "msgmerge"),
 }
 """Marker → programs; bin/test names the Debian packages they come from."""
 SYSTEM_PYTHON = "/usr/bin/python3"
 MODULES: dict[str, tuple[str, ...]] = {"torch": ("torch", "numpy")}
 """Marker → modules of the system's Python: torch is half a gigabyte, and comes with `bin/test --deep` only."""
+
+NEED_ROOT = {"engine", "netfilter"}
+"""dockerd, and network namespaces."""
 
 _SEARCH = os.environ.get("PATH", os.defpath) + os.pathsep + "/usr/sbin"
 _skipped: list[str] = []
@@ -32,8 +36,8 @@ def missing(marker: str) -> list[str]:
     if marker in MODULES:
         return [f"{name} (for {SYSTEM_PYTHON})" for name in MODULES[marker] if not _importable(name)]
     lacking = [program for program in PROGRAMS[marker] if shutil.which(program, path=_SEARCH) is None]
-    if marker == "engine" and os.geteuid() != 0:
-        lacking.append("root (dockerd)")
+    if marker in NEED_ROOT and os.geteuid() != 0:
+        lacking.append("root")
     return lacking
 
 
