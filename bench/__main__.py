@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.fleet import fleet
 from bench.heartbeat import heartbeat
 from bench.report import Report
 
-BENCHMARKS: dict[str, Callable[[], Report]] = {"heartbeat": heartbeat}
+BENCHMARKS: dict[str, Callable[[], Report]] = {"heartbeat": heartbeat, "fleet": fleet}
 
 
 def main() -> int:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
 
-from agent_protocol.messages import GpuTelemetry, SyncRequest
-from agent_protocol.version import AGENT_VERSION, PROTOCOL
-from bench.load import SEQUENCE, SEQUENCE_DIGITS, measure
+from bench.load import measure
 from bench.report import Report, median, spread
 from bench.stage import stage, web
+from bench.syncs import get_request, sync_request
 
 MACHINES = 800
 GPUS = 2
@@ -29,8 +27,8 @@ def heartbeat() -> Report:
             on.python("manage.py", "shell", "-v0", "-c", f"from bench.machines import make; make({MACHINES}, {GPUS})")
         )
         with web(on) as port:
-            syncs = [_sync(port, machine) for machine in machines]
-            nothing = [_get(port, "/healthz")]
+            syncs = [sync_request(port, machine) for machine in machines]
+            nothing = [get_request(port, "/healthz")]
             measure(port, nothing, seconds=WARM_SECONDS)
             measure(port, syncs, seconds=WARM_SECONDS)
             time.sleep(STATISTICS_SECONDS)
@@ -62,44 +60,3 @@ def heartbeat() -> Report:
         },
         conditions=(sql_per_sync < BACKGROUND_SQL,),
     )
-
-
-def _sync(port: int, machine: dict[str, Any]) -> bytes:
-    message = SyncRequest(
-        protocol=PROTOCOL,
-        sequence=1,
-        boot_id=machine["boot_id"],
-        agent_version=AGENT_VERSION,
-        plan_version=machine["plan_version"],
-        degraded=(),
-        inventory_digest=machine["inventory_digest"],
-        inventory=None,
-        telemetry=tuple(
-            GpuTelemetry(
-                uuid=uuid,
-                utilization_percent=12.5,
-                memory_used_bytes=2**30,
-                temperature_c=41.0,
-                power_w=88.0,
-                sm_clock_mhz=1410,
-                memory_clock_mhz=1593,
-                foreign_processes=0,
-            )
-            for uuid in machine["gpus"]
-        ),
-        attempts=(),
-        benchmarks=(),
-    )
-    body = json.dumps(message.to_dict() | {"sequence": SEQUENCE.decode()}).replace(
-        f'"{SEQUENCE.decode()}"', SEQUENCE.decode()
-    )
-    length = len(body) - len(SEQUENCE) + SEQUENCE_DIGITS
-    head = (
-        f"POST /agent/v1/sync HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {machine['credential']}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-    )
-    return (head + body).encode()
-
-
-def _get(port: int, path: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()

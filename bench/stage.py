@@ -88,15 +88,50 @@ def stage() -> Iterator[Stage]:
 def web(on: Stage) -> Iterator[int]:
     """One granian worker as in production; yields its port."""
     port = free_port()
-    process = Process("web", on.folder / "web.log")
-    command = [str(Path(sys.executable).with_name("granian")), "--interface", "wsgi", "--host", "127.0.0.1"]
-    command += ["--port", str(port), "--workers", "1", "--blocking-threads", "4", "--backpressure", "64", "--no-ws"]
-    process.start([*command, "gpunex.wsgi:application"], environment=on.environment | {"PROCESS": "web"}, cwd=ROOT)
-    try:
+    options = ["--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    options += ["--blocking-threads", "4", "--backpressure", "64", "--no-ws", "gpunex.wsgi:application"]
+    with running(on, "web", program("granian"), *options) as process:
         process.wait_until(lambda: _answers(f"http://127.0.0.1:{port}/readyz"))
         yield port
+
+
+@contextmanager
+def doorbell(on: Stage) -> Iterator[tuple[int, Process]]:
+    """The doorbell; yields its port and its process."""
+    port = free_port()
+    options = ["--interface", "asgi", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    options += ["--no-ws", "--factory", "gpunex.doorbell:application"]
+    with running(on, "doorbell", program("granian"), *options) as process:
+        process.wait_until(lambda: _answers(f"http://127.0.0.1:{port}/healthz"))
+        yield port, process
+
+
+@contextmanager
+def worker_and_beat(on: Stage, *, queues: str) -> Iterator[None]:
+    """A Celery worker of two processes, and the clock that gives it the periodic work."""
+    celery = (program("celery"), "--app", "gpunex.celery")
+    options = ("--queues", queues, "--concurrency", "2", "--without-gossip", "--without-mingle", "-Ofair")
+    schedule = str(on.folder / "beat-schedule")
+    with (
+        running(on, "worker", *celery, "worker", *options),
+        running(on, "beat", *celery, "beat", "--schedule", schedule, "--pidfile="),
+    ):
+        yield
+
+
+@contextmanager
+def running(on: Stage, name: str, *command: str) -> Iterator[Process]:
+    kind = "worker" if name == "beat" else name
+    process = Process(name, on.folder / f"{name}.log")
+    process.start(command, environment=on.environment | {"PROCESS": kind}, cwd=ROOT)
+    try:
+        yield process
     finally:
         process.stop()
+
+
+def program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
 
 
 def _answers(url: str) -> bool:
