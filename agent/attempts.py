@@ -173,6 +173,7 @@ class Attempt:
             if self._cancelled():
                 return self._end_unstarted()
             self._move(state=STARTING, created=True, boot_id=boot_id())
+            log.info("starting", extra=self._tag())
             self._engine(context.runtime.start, order, image)
         except RuntimeRefused as refused:
             return self._finish(refused.reason, exit_code=None, elapsed_s=None, message_code=refused.message_code)

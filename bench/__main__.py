@@ -9,8 +9,9 @@ from pathlib import Path
 from bench.fleet import fleet
 from bench.heartbeat import heartbeat
 from bench.report import Report
+from bench.start import start
 
-BENCHMARKS: dict[str, Callable[[], Report]] = {"heartbeat": heartbeat, "fleet": fleet}
+BENCHMARKS: dict[str, Callable[[], Report]] = {"heartbeat": heartbeat, "fleet": fleet, "start": start}
 
 
 def main() -> int:
