@@ -129,10 +129,6 @@ PUBLIC int nvmlDeviceGetHandleByUUID(const char *uuid, device *out) {
             return nvmlDeviceGetHandleByIndex_v2((unsigned)index, out);
     return INVALID_ARGUMENT;
 }
-PUBLIC int nvmlDeviceGetClockInfo(device card, int kind, unsigned *out) {
-    (void)kind;
-    return small(card, "clock", out);
-}
 PUBLIC int nvmlDeviceGetUUID(device card, char *out, unsigned size) { return text(card, "gpu", out, size); }
 PUBLIC int nvmlDeviceGetName(device card, char *out, unsigned size) { return text(card, "name", out, size); }
 PUBLIC int nvmlDeviceGetVbiosVersion(device card, char *out, unsigned size) { return text(card, "vbios", out, size); }

@@ -230,7 +230,7 @@ def test_matrices_are_made_in_blocks_as_in_one_piece(monkeypatch: pytest.MonkeyP
 @pytest.mark.compiler
 def test_circumstances_are_what_nvml_says_and_nothing_where_it_is_silent(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    nvml.write(state, nvml.HEAD, nvml.L4, nvml.A100 + "clock 1410\n")
+    nvml.write(state, nvml.HEAD, nvml.L4, nvml.A100 + "sm_clock 1410\n")
     code = (
         "import json, sys; from agent.suite.nvml import Circumstances\n"
         "for uuid in sys.argv[1:]:\n"
@@ -250,6 +250,6 @@ def test_circumstances_are_what_nvml_says_and_nothing_where_it_is_silent(tmp_pat
     assert '"temperature_c": 30' in a100
     assert '"throttle_reasons": ["sw_power_cap", "hw_thermal"]' in a100
     assert '"foreign_processes": 1' in a100
-    assert '"clocks_mhz": null' in l4
+    assert '"clocks_mhz": 2040' in l4
     assert '"throttle_reasons": []' in l4
     assert gone == '{"clocks_mhz": null, "temperature_c": null, "throttle_reasons": [], "foreign_processes": null}'
