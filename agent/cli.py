@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agent.cleanup import jobs_stop
-from agent.config import DEVICES, NETWORKS, PROBES, RUNTIMES, STOP_GRACE_S, Settings
+from agent.config import DEVICES, GUARD_ADDRESS, NETWORKS, PROBES, RUNTIMES, STOP_GRACE_S, Settings
 from agent.egress import egress_unguarded
 from agent.errors import AgentError, ExitCode
 from agent.hostcheck import host_check
@@ -72,7 +72,7 @@ def _host_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runtime", choices=RUNTIMES, default="docker", help="process: demonstrations only")
     parser.add_argument("--probe", choices=PROBES, default="nvml", help="simulated: GPUs from --simulated-profile")
     parser.add_argument("--simulated-profile", type=Path, help="JSON file with the GPUs to simulate")
-    parser.add_argument("--docker-host", help="address of the engine (default: unix:///var/run/docker.sock)")
+    parser.add_argument("--docker-host", help=f"address of the guard (default: {GUARD_ADDRESS})")
     parser.add_argument("--stop-grace", type=float, default=STOP_GRACE_S, help="seconds between TERM and KILL")
 
 

@@ -18,6 +18,8 @@ DEVICES = ("engine", "none")
 
 # A container gets this long between TERM and KILL; the platform's own patience (10 minutes) is far above it.
 STOP_GRACE_S = 30.0
+# Where the guard listens: in a volume that its container and the agent's share.
+GUARD_ADDRESS = "unix:///run/gpunex/guard.sock"
 
 
 @dataclass(frozen=True, kw_only=True)

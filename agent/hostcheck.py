@@ -5,7 +5,7 @@ import platform
 import shutil
 from typing import Any
 
-from agent.config import Settings
+from agent.config import GUARD_ADDRESS, Settings
 from agent.errors import AgentError
 from agent.host import is_wsl, toolkit_version
 from agent.registry import probe_make
@@ -42,7 +42,7 @@ def _engine(docker_host: str | None) -> tuple[str | None, bool | None, str | Non
     """Name, whether it answers, version."""
     docker: Any = importlib.import_module("docker")
     try:
-        client = docker.DockerClient(base_url=docker_host or "unix:///var/run/docker.sock", timeout=10, version="auto")
+        client = docker.DockerClient(base_url=docker_host or GUARD_ADDRESS, timeout=10, version="auto")
         try:
             version, info = client.version(), client.info()
         finally:

@@ -550,7 +550,7 @@ uninstall() {
     for id in "$STATE_VOLUME" gpunex-guard-socket $(engine volume ls --quiet --filter label=gpunex.machine_id); do
         ! engine volume inspect "$id" >/dev/null 2>&1 || run docker volume rm "$id"
     done
-    for id in "$AGENT_IMAGE" "$GUARD_IMAGE" gpunex-workspace:1; do
+    for id in "$AGENT_IMAGE" "$GUARD_IMAGE" gpunex.invalid/workspace:1; do
         [ -z "$id" ] || ! engine image inspect "$id" >/dev/null 2>&1 || run docker image rm "$id" || true
     done
     run rm -rf "$FOLDER"

@@ -1,10 +1,13 @@
-"""Runtime of real hosts: one sandboxed container per attempt on a Docker Engine. The engine is the database."""
+"""Runtime of real hosts: one sandboxed container per attempt on a Docker Engine. The engine is the database.
+
+It is spoken to through the guard (`agent/guard`), always: the guard prepares the workspace, and what it would refuse is
+nothing that should be tried without it.
+"""
 
 import logging
 import signal
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import Any
 
 import docker
@@ -12,7 +15,15 @@ import requests
 import urllib3
 from docker.errors import APIError, DockerException, NotFound
 
-from agent.config import Settings
+from agent.config import GUARD_ADDRESS, Settings
+from agent.confinement import (
+    GUARD_COMPONENT,
+    LABEL_ATTEMPT,
+    LABEL_LOG_LIMIT,
+    LABEL_MACHINE,
+    UNPRIVILEGED_USER,
+    WORKSPACE,
+)
 from agent.errors import AgentError
 from agent.runtime import sandbox
 from agent.runtime.base import (
@@ -25,6 +36,7 @@ from agent.runtime.base import (
     Observation,
     RuntimeRefused,
 )
+from agent.runtime.docker_answers import engine_away, event_action, has_component, image_name, instant
 from agent.runtime.docker_errors import create_refused, pull_refused
 from agent.runtime.spool import LogSpool
 from agent_protocol.images import ALLOWED_REGISTRIES, ImageRefused, image_parse
@@ -54,17 +66,23 @@ class DockerRuntime:
         self._registries = ALLOWED_REGISTRIES | settings.registries
         try:
             self._engine = docker.DockerClient(
-                base_url=settings.docker_host or "unix:///var/run/docker.sock", timeout=_TIMEOUT_S, version="auto"
+                base_url=settings.docker_host or GUARD_ADDRESS, timeout=_TIMEOUT_S, version="auto"
             )
+            version = self._engine.version()
         except (DockerException, requests.RequestException, OSError) as error:
             raise AgentError(
                 f"--runtime docker: the engine does not answer ({type(error).__name__}). "
-                "Is Docker Engine installed and running, and may this user speak to it?"
+                "Are Docker Engine and gpunex-guard running, and may this user speak to the guard?"
             ) from None
-        if _is_podman(self._engine.version()):
+        if has_component(version, "podman"):
             raise AgentError(
                 "--runtime docker: found Podman, allowed: Docker Engine. Podman drops GPU requests without an error: "
                 "a job would run on the processor and still end with exit code 0."
+            )
+        if not has_component(version, GUARD_COMPONENT.lower()):
+            raise AgentError(
+                f"--docker-host: found an engine without a guard, allowed: the socket of gpunex-guard ({GUARD_ADDRESS}). "
+                "With the engine's own socket this agent would be root on the machine."
             )
         self._api = self._engine.api
         self._foreign_ends: dict[str, float] = {}
@@ -100,6 +118,8 @@ class DockerRuntime:
                 if "error" in line:
                     raise pull_refused(str(line["error"]))
         except APIError as error:
+            if engine_away(error):
+                raise EngineUnavailable(str(error.status_code)) from None
             raise pull_refused(str(error.explanation), error.status_code) from None
         except (requests.RequestException, DockerException) as error:
             raise EngineUnavailable(type(error).__name__) from None
@@ -107,8 +127,10 @@ class DockerRuntime:
             return reference.pull_reference
         attrs = _called(self._api.inspect_image, reference.pull_reference)
         for digest in attrs.get("RepoDigests") or ():
-            return str(digest)
-        return str(attrs["Id"])
+            # The same image may have been pulled from elsewhere too.
+            if image_name(str(digest), self._registries) == reference.name:
+                return str(digest)
+        raise RuntimeRefused("image_missing", "no_digest")
 
     # Life
 
@@ -118,8 +140,8 @@ class DockerRuntime:
             if container["State"]["Status"] == "created":
                 self._api.start(container["Id"])
         except APIError as error:
-            if error.is_server_error() and "shutting down" in str(error.explanation).lower():
-                raise EngineUnavailable("shutting down") from None
+            if engine_away(error):
+                raise EngineUnavailable(str(error.status_code)) from None
             refused = create_refused(error)
             # For the provider's eyes: this journal stays on the host.
             said = str(error.explanation)[:500]
@@ -135,7 +157,7 @@ class DockerRuntime:
             container: dict[str, Any] = self._api.inspect_container(name)
         except NotFound:
             return None
-        if (container["Config"].get("Labels") or {}).get(sandbox.LABEL_MACHINE) != self._machine_id:
+        if (container["Config"].get("Labels") or {}).get(LABEL_MACHINE) != self._machine_id:
             raise RuntimeRefused("container_create_failed", "name_taken")
         return container
 
@@ -157,11 +179,12 @@ class DockerRuntime:
                 image,
                 command=list(order.plan.command) or None,
                 name=order.name,
-                user=sandbox.UNPRIVILEGED_USER,
-                working_dir=sandbox.WORKSPACE,
-                environment=sandbox.job_environment(order, config.get("Env") or []),
+                user=UNPRIVILEGED_USER,
+                working_dir=WORKSPACE,
+                environment=sandbox.job_environment(order, config.get("Env") or [], devices=self._devices),
                 labels=sandbox.labels(order),
                 host_config=host_config,
+                healthcheck=sandbox.NO_HEALTHCHECK,
             )
         except APIError as error:
             # Someone was faster: an earlier call of ours whose answer was lost.
@@ -185,25 +208,7 @@ class DockerRuntime:
                 if driver_options is None:
                     raise
                 log.debug("no quota on this file system", extra={"status": error.status_code})
-        self._workspace_own(order.name)
         return order.name
-
-    def _workspace_own(self, volume: str) -> None:
-        """Hand the volume to the job's user (see sandbox.workspace_image)."""
-        image, _, tag = sandbox.WORKSPACE_IMAGE.partition(":")
-        try:
-            self._api.inspect_image(sandbox.WORKSPACE_IMAGE)
-        except NotFound:
-            self._api.import_image_from_data(sandbox.workspace_image(), repository=image, tag=tag)
-        helper = f"{volume}-workspace"
-        self._container_remove(helper)
-        self._api.create_container(
-            sandbox.WORKSPACE_IMAGE,
-            command=["never-started"],
-            name=helper,
-            host_config=self._api.create_host_config(binds=[f"{volume}:{sandbox.WORKSPACE}"], network_mode="none"),
-        )
-        self._container_remove(helper)
 
     def _container_remove(self, name: str) -> None:
         try:
@@ -220,7 +225,7 @@ class DockerRuntime:
                 driver="bridge",
                 check_duplicate=True,
                 labels=sandbox.labels(order),
-                options={"com.docker.network.bridge.enable_icc": "false"},
+                options=sandbox.network_options(order.name),
             )
         except APIError as error:
             if error.status_code != 409:
@@ -238,17 +243,17 @@ class DockerRuntime:
         state = container["State"]
         if state["Status"] == "created":
             return Observation(state=JobState.CREATED)
-        limit = int((container["Config"].get("Labels") or {}).get(sandbox.LABEL_LOG_LIMIT, "0"))
+        limit = int((container["Config"].get("Labels") or {}).get(LABEL_LOG_LIMIT, "0"))
         if state["Running"] or state["Status"] in ("restarting", "removing"):
             self._spool.follow(name, limit)
-            return Observation(state=JobState.RUNNING, ran_s=time.time() - _instant(state["StartedAt"]))
+            return Observation(state=JobState.RUNNING, ran_s=time.time() - instant(state["StartedAt"]))
         self._spool.drain(name, limit, _LOG_DRAIN_S)
         return Observation(
             state=JobState.EXITED,
             exit_code=state["ExitCode"],
             oom_killed=bool(state.get("OOMKilled")),
             reason=self._foreign_reason(name, container),
-            ran_s=max(0.0, _instant(state["FinishedAt"]) - _instant(state["StartedAt"])),
+            ran_s=max(0.0, instant(state["FinishedAt"]) - instant(state["StartedAt"])),
         )
 
     def _foreign_reason(self, name: str, container: dict[str, Any]) -> str | None:
@@ -276,11 +281,13 @@ class DockerRuntime:
         """(action, signal) of what the engine remembers of this container; null when its memory proves nothing."""
         if _called(self._engine.info).get("LiveRestoreEnabled"):
             return None
-        started = _instant(container["State"]["StartedAt"])
+        started = instant(container["State"]["StartedAt"])
         ours: list[tuple[str, str]] = []
         for _ in range(_DIE_LOOKS):
             remembered = _called(self._events_between, started - 1.0, time.time())
-            ours = [_action(event) for event in remembered if event.get("id") == container["Id"]]
+            ours = [
+                event_action(event) for event in remembered if (event.get("Actor") or {}).get("ID") == container["Id"]
+            ]
             if any(action == "die" for action, _ in ours):
                 break
             time.sleep(_DIE_PAUSE_S)
@@ -323,7 +330,6 @@ class DockerRuntime:
         self._spool.finish(name)
         for remove in (
             lambda: self._container_remove(name),
-            lambda: self._container_remove(f"{name}-workspace"),
             lambda: self._api.remove_volume(name, force=True),
             lambda: self._network == "none" or self._api.remove_network(name),
         ):
@@ -343,11 +349,11 @@ class DockerRuntime:
         self._spool.remove(name)
 
     def found(self) -> list[FoundJob]:
-        mark = f"{sandbox.LABEL_MACHINE}={self._machine_id}"
+        mark = f"{LABEL_MACHINE}={self._machine_id}"
         jobs = []
         for container in _called(self._api.containers, all=True, filters={"label": mark}):
             names = [name.lstrip("/") for name in container["Names"] if name.count("/") == 1]
-            attempt_id = (container.get("Labels") or {}).get(sandbox.LABEL_ATTEMPT)
+            attempt_id = (container.get("Labels") or {}).get(LABEL_ATTEMPT)
             jobs += [FoundJob(name=name, attempt_id=attempt_id) for name in names[:1]]
         return jobs
 
@@ -376,18 +382,3 @@ def _called(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return call(*arguments, **options)
     except (requests.RequestException, DockerException) as error:
         raise EngineUnavailable(type(error).__name__) from None
-
-
-def _action(event: dict[str, Any]) -> tuple[str, str]:
-    attributes = (event.get("Actor") or {}).get("Attributes") or {}
-    return str(event.get("Action")), str(attributes.get("signal", ""))
-
-
-def _is_podman(version: dict[str, Any]) -> bool:
-    return any("podman" in str(part.get("Name", "")).lower() for part in version.get("Components") or ())
-
-
-def _instant(text: str) -> float:
-    """Seconds since the epoch of the engine's RFC 3339 text, whose nanoseconds Python does not read."""
-    head, _, tail = text.rstrip("Z").partition(".")
-    return datetime.fromisoformat(f"{head}.{tail[:6]:0<6}+00:00").timestamp()

@@ -37,6 +37,9 @@ class Marketplace:
         self.logs = folder.sub("logs")
         self.services = Services(folder, demo=demo)
         self.supervisor = Supervisor(self.logs, say)
+        # Apart from the others, because ending the jobs goes through it when they have stopped.
+        self.guard = Supervisor(self.logs, say)
+        self.guard_socket = folder.path / "guard.sock"
         self.environment: dict[str, str] = {}
 
     def start(self) -> None:
@@ -57,6 +60,8 @@ class Marketplace:
         self._wait_until_ready()
         addresses = {"url": self.url, "bell_url": self.bell_url, "pid": os.getpid()}
         self.folder.write(RUN, addresses | {"rpc_url": self.environment.get("SOLANA_RPC_URL", "")})
+        if self.docker:
+            self._start_guard()
         if self.demo:
             self._start_hosts()
 
@@ -106,6 +111,25 @@ class Marketplace:
         environment = self.environment | {"PROCESS": process} | dict(more or {})
         self.supervisor.start(Child(name, command, environment, ROOT, once=once))
 
+    def _start_guard(self) -> None:
+        """The agents' only way to the engine that ``docker`` speaks to, as on a provider's host."""
+        self.guard_socket.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "agent.guard", "--socket", str(self.guard_socket)]
+        address = os.environ.get("DOCKER_HOST", "")
+        if address:
+            if not address.startswith("unix://"):
+                raise StartError(f"--docker: found DOCKER_HOST={address}, allowed: an engine's socket (unix://…)")
+            command += ["--engine", address.removeprefix("unix://")]
+        self.guard.start(Child("guard", command, {"PATH": os.environ.get("PATH", "")}, ROOT))
+        deadline = time.monotonic() + READY_SECONDS
+        while not self.guard_socket.exists():
+            if not self.guard.children[0].process.running() or time.monotonic() > deadline:
+                raise StartError(f"guard did not start; see {self.logs / 'guard.log'}")
+            time.sleep(0.05)
+
+    def _engine_options(self) -> list[str]:
+        return ["--docker-host", f"unix://{self.guard_socket}"] if self.docker else []
+
     def _host(self, name: str, *command: str, once: bool = False) -> None:
         """An agent or a customer's wallet: somebody else's program, it gets no secret of the platform."""
         secret = ("DATABASE", "REDIS", "SECRET", "SOLANA")
@@ -154,25 +178,21 @@ class Marketplace:
             host = hosts / name
             options = ["--url", self.url, "--name", name, "--state", str(host / "state"), "--runtime", self.runtime]
             options += ["--probe", "simulated", "--simulated-profile", str(host / "profile.json"), "--devices", "none"]
-            options += ["--token-file", str(host / "token"), *self._engine()]
+            options += ["--token-file", str(host / "token"), *self._engine_options()]
             self._host(f"host-{name}", sys.executable, "-m", "agent", "run", *options)
         others = [sys.executable, str(DEMO_HOSTS), "--url", self.url, str(hosts / "others")]
         self._host("hosts-others", *others)
         self._child("demo-follow", sys.executable, "manage.py", "demo", "--follow", once=True)
         self._host("demo-customers", sys.executable, "-m", "tour.customers", "--data", str(self.folder.path))
 
-    def _engine(self) -> list[str]:
-        """Options of an agent on the engine that ``docker`` speaks to."""
-        address = os.environ.get("DOCKER_HOST")
-        return ["--docker-host", address] if self.docker and address else []
-
     def watch(self) -> None:
         self.services.watch(self.say)
         self.supervisor.watch()
+        self.guard.watch()
         reap_orphans(self._processes())
 
     def _processes(self) -> set[int]:
-        return self.services.processes() | self.supervisor.processes()
+        return self.services.processes() | self.supervisor.processes() | self.guard.processes()
 
     def welcome(self, seconds: float) -> str:
         lines = ["", f"GPUnex is ready at {self.url} (after {seconds:.1f} s)", ""]
@@ -187,6 +207,7 @@ class Marketplace:
             self.folder.write(STOPPED, {"pid": os.getpid()})
         self.supervisor.stop(seconds=STOP_SECONDS)
         self._stop_jobs()
+        self.guard.stop(seconds=ORPHAN_SECONDS)
         end_orphans(self.services.processes(), seconds=ORPHAN_SECONDS)
         self.services.stop()
         left = children_of(os.getpid())
@@ -198,7 +219,7 @@ class Marketplace:
         hosts = self.folder.path / "hosts"
         adas = [sys.executable, "-m", "agent", "stop-jobs", "--runtime", self.runtime, "--stop-grace", "1"]
         commands = [
-            [*adas, *self._engine(), "--state", str(hosts / name / "state")]
+            [*adas, *self._engine_options(), "--state", str(hosts / name / "state")]
             for name in ADA_HOSTS
             if _has_jobs(hosts / name) or (self.docker and (hosts / name / "state").exists())
         ]

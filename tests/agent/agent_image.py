@@ -25,33 +25,6 @@ case ${NVIDIA_VISIBLE_DEVICES:-void} in void | none) echo "No devices were found
 echo "GPU 0: NVIDIA L4 (UUID: $NVIDIA_VISIBLE_DEVICES)"
 """
 
-# Stands in for the guard: lets everything through, to whom the compose file gives the socket.
-GUARD = """
-import os, socket, threading
-
-def pump(source, sink):
-    try:
-        while content := source.recv(65536):
-            sink.sendall(content)
-        sink.shutdown(socket.SHUT_WR)
-    except OSError:
-        pass
-
-path = "/run/gpunex/guard.sock"
-if os.path.exists(path):
-    os.unlink(path)
-os.umask(0o117)
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(path)
-listener.listen()
-while True:
-    inside, _ = listener.accept()
-    outside = socket.socket(socket.AF_UNIX)
-    outside.connect("/var/run/docker.sock")
-    threading.Thread(target=pump, args=(inside, outside), daemon=True).start()
-    threading.Thread(target=pump, args=(outside, inside), daemon=True).start()
-"""
-
 
 @cache
 def layer() -> bytes:
@@ -63,7 +36,6 @@ def layer() -> bytes:
         _folder(archive, "run/gpunex", 0o755)
         _text(archive, "usr/bin/nvidia-smi", NVIDIA_SMI, 0o755)
         _text(archive, "etc/passwd", f"gpunex-agent:x:{AGENT_USER}:{AGENT_USER}::/var/lib/gpunex-agent:/bin/sh\n")
-        _text(archive, "opt/packages/stand_in_guard.py", GUARD)
         archive.add(str(shutil.which("busybox")), "bin/busybox")
         for applet in APPLETS:
             entry = tarfile.TarInfo(f"bin/{applet}")

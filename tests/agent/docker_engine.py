@@ -10,6 +10,7 @@ from pathlib import Path
 
 import docker
 
+from tests.agent.guard import GuardProcess
 from tests.agent.waiting import eventually
 
 # With this program in its PATH the engine serves `--gpus`. Ours hands out nothing; it refuses a card that "is broken".
@@ -23,12 +24,24 @@ fi
 
 
 class DockerEngine:
-    """`live_restore`: containers outlive the engine. `gpus`: it can hand out GPUs. `mirror`: what answers for docker.io."""
+    """`live_restore`: containers outlive the engine. `gpus`: it can hand out GPUs. `mirror`: what answers for docker.io.
 
-    def __init__(self, *, live_restore: bool = True, gpus: bool = True, mirror: str | None = None) -> None:
+    The agent's way to it leads through a guard of its own, with `registries` and `guard_options`.
+    """
+
+    def __init__(
+        self,
+        *,
+        live_restore: bool = True,
+        gpus: bool = True,
+        mirror: str | None = None,
+        registries: tuple[str, ...] = (),
+        guard_options: tuple[str, ...] = (),
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="gpx-dk-"))
         self.live_restore, self.mirror = live_restore, mirror
         self.process: subprocess.Popen[bytes] | None = None
+        self.guard = GuardProcess(self.folder, self.folder / "docker.sock", registries, *guard_options)
         tools = self.folder / "bin"
         tools.mkdir()
         if gpus:
@@ -38,6 +51,13 @@ class DockerEngine:
     @property
     def address(self) -> str:
         return f"unix://{self.folder}/docker.sock"
+
+    @property
+    def guard_address(self) -> str:
+        """The guard starts when it is first asked for, and goes on when the engine stops."""
+        if self.guard.process is None:
+            self.guard.start()
+        return self.guard.address
 
     def start(self) -> "DockerEngine":
         pidfile = self.folder / "docker.pid"
@@ -55,7 +75,7 @@ class DockerEngine:
                 stderr=journal,
                 start_new_session=True,
             )
-        eventually(self._answers, "the engine answers (see dockerd.log)", timeout_s=20)
+        eventually(self._answers, "the engine answers (see dockerd.log)", timeout_s=60)
         return self
 
     def _answers(self) -> bool:
@@ -95,6 +115,7 @@ class DockerEngine:
         if self.process is not None and self.process.poll() is None:
             self.empty()
             self.stop()
+        self.guard.stop()
         self._shims_end()
         self._unmount()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -23,15 +23,25 @@ FAILURES = {
 
 
 class FakeRegistry:
-    """`busybox:1` is good; its image asks for all GPUs, preloads a library and declares a volume, as a hostile one may."""
+    """`busybox:1` is good; its image asks for all GPUs, preloads a library, declares a volume, has a health check and labels
+    that programs on the host might listen to, as a hostile one may."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
         self.digest = self.put(
             _layer(),
             {
-                "Env": ["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all", "LD_PRELOAD=/evil.so", "KEPT=yes"],
+                "Env": [
+                    "PATH=/bin",
+                    "NVIDIA_VISIBLE_DEVICES=all",
+                    "NVIDIA_REQUIRE_CUDA=cuda>=99",
+                    "LD_PRELOAD=/evil.so",
+                    "LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64",
+                    "KEPT=yes",
+                ],
                 "Volumes": {"/declared": {}},
+                "Labels": {"gpunex.guard": "1", "traefik.enable": "true"},
+                "Healthcheck": {"Test": ["CMD", "true"], "Interval": 1_000_000_000},
             },
         )
         self.manifest = self.blobs[self.digest]

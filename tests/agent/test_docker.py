@@ -2,12 +2,14 @@
 
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.config import Settings
+from agent.errors import AgentError
 from agent.runtime.base import JobOrder, RuntimeRefused
 from agent.runtime.docker import DockerRuntime
 from agent_protocol.messages import AttemptPlan
@@ -28,8 +30,8 @@ def registry() -> Iterator[FakeRegistry]:
 
 
 @pytest.fixture(scope="module")
-def shared_engine() -> Iterator[DockerEngine]:
-    made = DockerEngine()
+def shared_engine(registry: FakeRegistry) -> Iterator[DockerEngine]:
+    made = DockerEngine(registries=(registry.name,))
     made.start()
     yield made
     made.close()
@@ -49,7 +51,7 @@ def docker_host(host: AgentHost, engine: DockerEngine, registry: FakeRegistry) -
 def on_docker(host: AgentHost, engine: DockerEngine, registry: FakeRegistry) -> AgentHost:
     host.options |= {
         "--runtime": "docker",
-        "--docker-host": engine.address,
+        "--docker-host": engine.guard_address,
         "--allow-registry": registry.name,
     }
     return host
@@ -96,6 +98,8 @@ def test_the_sandbox_holds_seen_from_inside(
     assert "KEPT=yes" in lines
     assert "NVIDIA_VISIBLE_DEVICES=void" in lines
     assert "LD_PRELOAD=" in lines
+    assert "NVIDIA_REQUIRE_CUDA=" in lines
+    assert "LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64" in lines
     assert not any(line.startswith("CUDA_VISIBLE_DEVICES") for line in lines)
     assert str(2**27) in lines
     assert "64" in lines
@@ -131,6 +135,8 @@ def test_gpus_are_ordered_by_uuid_and_everything_else_is_tight(
     assert config["Devices"] is None or config["Devices"] == []
     assert [mount["Destination"] for mount in found["Mounts"] if mount["Type"] == "volume"] == ["/workspace"]
     assert found["Config"]["Labels"]["gpunex.attempt_id"] == body["attempt_id"]
+    assert found["Config"]["Labels"]["traefik.enable"] == ""
+    assert found["Config"]["Healthcheck"]["Test"] == ["NONE"]
     assert found["Image"].startswith("sha256:")
     assert found["Config"]["Image"].endswith(registry.digest)
     eventually(lambda: f"NVIDIA_VISIBLE_DEVICES={GPU_A}".encode() in platform.log(body["attempt_id"]), "its GPU")
@@ -225,7 +231,7 @@ def settings(engine: DockerEngine, registry: FakeRegistry, state: Path) -> Setti
         state=state,
         runtime="docker",
         probe="nvml",
-        docker_host=engine.address,
+        docker_host=engine.guard_address,
         registries=frozenset({registry.name}),
     )
 
@@ -258,6 +264,25 @@ def test_a_new_agent_adopts_the_container_and_loses_no_byte(
     report = ended(platform, body)
     assert (report["exit_code"], report["reason"]) == (7, "nonzero_exit")
     assert platform.log(body["attempt_id"]) == CHATTER_LOG
+
+
+def test_a_guard_that_was_killed_costs_no_job_and_no_byte(
+    platform: FakePlatform, docker_host: AgentHost, engine: DockerEngine, registry: FakeRegistry
+) -> None:
+    body = job(registry, CHATTER)
+    platform.plan_put("attempt", body)
+    docker_host.start()
+    eventually(lambda: b"line 10 " in platform.log(body["attempt_id"]), "some output")
+    engine.guard.stop(signal.SIGKILL)
+    engine.guard.start()
+    report = ended(platform, body)
+    assert (report["exit_code"], report["reason"]) == (7, "nonzero_exit")
+    assert platform.log(body["attempt_id"]) == CHATTER_LOG
+
+
+def test_an_engine_without_a_guard_is_not_used(engine: DockerEngine, registry: FakeRegistry, tmp_path: Path) -> None:
+    with pytest.raises(AgentError, match="without a guard"):
+        DockerRuntime(replace(settings(engine, registry, tmp_path), docker_host=engine.address), "machine-1")
 
 
 def test_a_job_beyond_its_memory_is_the_customers(
@@ -323,7 +348,7 @@ def test_an_engine_restart_is_not_a_completed_job(
     platform: FakePlatform, host: AgentHost, registry: FakeRegistry, number: signal.Signals
 ) -> None:
     """Without live-restore: a job that traps the engine's TERM leaves with exit code 0 and looks completed."""
-    own = DockerEngine(live_restore=False)
+    own = DockerEngine(live_restore=False, registries=(registry.name,))
     try:
         own.start()
         on_docker(host, own, registry)

@@ -39,7 +39,7 @@ def images(registry: FakeRegistry) -> dict[str, str]:
     return {
         "agent": f"{registry.name}/agent@{registry.put(agent_image.layer(), agent_image.config('agent'))}",
         "newer": f"{registry.name}/agent@{registry.put(agent_image.layer(), newer)}",
-        "guard": f"{registry.name}/guard@{registry.put(agent_image.layer(), agent_image.config('stand_in_guard'))}",
+        "guard": f"{registry.name}/guard@{registry.put(agent_image.layer(), agent_image.config('agent.guard'))}",
     }
 
 

@@ -1,0 +1,35 @@
+"""What this host offers, decided by whoever started the guard, never by who speaks to it."""
+
+import os
+import re
+from dataclasses import dataclass, field
+
+from agent.guard.errors import Refused, shown
+from agent_protocol.images import ALLOWED_REGISTRIES, ImageReference, ImageRefused, image_parse
+
+GPU = re.compile(r"GPU-[0-9A-Za-z-]{1,90}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """`gpus` null: every GPU, but each by its UUID. `networks`: whether jobs may have a bridge (only behind egress rules)."""
+
+    gpus: frozenset[str] | None = None
+    registries: frozenset[str] = ALLOWED_REGISTRIES
+    networks: bool = False
+    memory_bytes: int = field(default_factory=lambda: os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    cpus: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    def image(self, text: str, where: str) -> ImageReference:
+        """The reference in an image's name. Raises Refused."""
+        try:
+            return image_parse(text, allowed_registries=self.registries)
+        except ImageRefused as refused:
+            raise Refused(where, shown(text), refused.allowed) from None
+
+    def gpu_check(self, uuid: object, where: str) -> str:
+        if not isinstance(uuid, str) or not GPU.fullmatch(uuid):
+            raise Refused(where, shown(uuid), "the UUID of a GPU")
+        if self.gpus is not None and uuid not in self.gpus:
+            raise Refused(where, shown(uuid), "the GPUs that this machine offers")
+        return uuid
