@@ -11,6 +11,8 @@ from agent.config import is_loopback
 from agent_protocol.errors import ProtocolError
 from agent_protocol.fields import MAX_BODY_BYTES, Message, json_read, json_write
 from agent_protocol.messages import (
+    CredentialReply,
+    CredentialRequest,
     EnrolReply,
     EnrolRequest,
     EventBatch,
@@ -93,6 +95,9 @@ class PlatformClient:
 
     def enrol(self, request: EnrolRequest) -> EnrolReply:
         return self._read(EnrolReply, self._post("/agent/v1/enrol", request.to_dict(), authorized=False))
+
+    def credential(self, request: CredentialRequest) -> CredentialReply:
+        return self._read(CredentialReply, self._post("/agent/v1/credential", request.to_dict()))
 
     def sync(self, request: SyncRequest) -> SyncReply:
         return self._read(SyncReply, self._post("/agent/v1/sync", request.to_dict()))

@@ -41,7 +41,7 @@ def identity_ensure(
             "or typed at the prompt of a terminal"
         )
     if identity is None:
-        identity = store.identity_create(credential=_credential_make(), url=settings.url.rstrip("/"))
+        identity = store.identity_create(credential=credential_make(), url=settings.url.rstrip("/"))
     request = EnrolRequest(
         protocol=PROTOCOL,
         token=token,
@@ -95,6 +95,6 @@ def _enrol(client: PlatformClient, request: EnrolRequest, stop: threading.Event)
     return None
 
 
-def _credential_make() -> str:
+def credential_make() -> str:
     """256 random bits that only this host knows; the platform keeps a hash."""
     return "gpxa_" + base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode("ascii")

@@ -19,7 +19,7 @@ from agent.clock import wall_iso
 from agent.errors import AgentError
 from agent_protocol.messages import Event
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # Above this, events that can be missed (Xids, orphans) are dropped; reports of ends never are.
 OUTBOX_SOFT_LIMIT = 5_000
 
@@ -27,7 +27,8 @@ _SCHEMA = """
 CREATE TABLE identity (
     only INTEGER PRIMARY KEY CHECK (only = 1),
     idempotency_key TEXT NOT NULL, credential TEXT NOT NULL, url TEXT NOT NULL, machine_id TEXT,
-    boot_id TEXT, sequence INTEGER NOT NULL DEFAULT 0, contact_boot_id TEXT, contact_boot_s REAL
+    boot_id TEXT, sequence INTEGER NOT NULL DEFAULT 0, contact_boot_id TEXT, contact_boot_s REAL,
+    next_credential TEXT
 );
 CREATE TABLE attempt (
     attempt_id TEXT PRIMARY KEY, job_id TEXT NOT NULL, number INTEGER NOT NULL, token TEXT NOT NULL, name TEXT NOT NULL,
@@ -41,6 +42,10 @@ CREATE TABLE outbox (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, subject TEXT, event TEXT NOT NULL
 );
 """
+
+
+# From the version before each to it; a folder is never brought back.
+_UPGRADES = {2: "ALTER TABLE identity ADD COLUMN next_credential TEXT"}
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,10 @@ class StateStore:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
             connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
-        elif version != SCHEMA_VERSION:
+        elif version < SCHEMA_VERSION:
+            steps = "; ".join(_UPGRADES[step] for step in range(version + 1, SCHEMA_VERSION + 1))
+            connection.executescript(f"BEGIN; {steps}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+        elif version > SCHEMA_VERSION:
             connection.close()
             raise AgentError(f"written by another version of the agent (schema {version}, ours is {SCHEMA_VERSION})")
         return connection
@@ -161,6 +169,20 @@ class StateStore:
     def identity_confirm(self, machine_id: str) -> None:
         with self._transaction() as connection:
             connection.execute("UPDATE identity SET machine_id = ?", (machine_id,))
+
+    def credential_next(self, made: str) -> str:
+        """The credential that is to follow; `made` unless one was written down before. On disk before it is told to anybody."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE identity SET next_credential = ? WHERE next_credential IS NULL", (made,))
+            credential: str = connection.execute("SELECT next_credential FROM identity").fetchone()[0]
+        return credential
+
+    def credential_switch(self) -> None:
+        """The platform takes the next credential: it is the one from now on, on disk before it is used."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE identity SET credential = next_credential, next_credential = NULL WHERE next_credential IS NOT NULL"
+            )
 
     def sequence_next(self, boot_id: str) -> int:
         """The next sync's sequence, on disk before it is sent; starts at 1 in each boot."""

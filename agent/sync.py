@@ -3,16 +3,18 @@
 import logging
 import threading
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from agent.benchmarks import BenchmarkManager
 from agent.client import ClientError, PlatformClient, SlowDown, Unauthorized, UpgradeRequired
-from agent.clock import boot_id
+from agent.clock import boot_id, wall_iso
 from agent.contact import Contact
+from agent.enrolment import credential_make
 from agent.pacing import Alarm, Backoff, spread
 from agent.reconciler import Reconciler
 from agent.state import StateStore
 from agent.watch import HostWatch
-from agent_protocol.messages import BellTicket, SyncReply, SyncRequest, inventory_digest
+from agent_protocol.messages import BellTicket, CredentialRequest, SyncReply, SyncRequest, inventory_digest
 from agent_protocol.messages.sync import MAX_ATTEMPTS, MAX_BENCHMARKS
 from agent_protocol.version import AGENT_VERSION, PROTOCOL
 
@@ -23,6 +25,8 @@ LONGEST_RETRY_S = 30.0
 SHORTEST_GAP_S = 0.1
 # A plan older than ours is a stale copy; the third time in a row it is the platform's real state (a restored backup).
 STALE_PLANS_BELIEVED = 3
+# More than any request takes. The platform stamps everything itself, so a wrong clock breaks nothing.
+CLOCK_SKEW_S = 30.0
 
 log = logging.getLogger("agent.sync")
 
@@ -51,6 +55,7 @@ class SyncLoop:
         self._inventory_wanted = True
         self._upgrade_required = False
         self._bell: BellTicket | None = None
+        self._clock_wrong = False
         self.revoked = threading.Event()
         self.synced = threading.Event()
 
@@ -98,8 +103,37 @@ class SyncLoop:
         self._bell = reply.bell
         self._plan_take(reply)
         parts.reconciler.tidy()
+        self._clock_compare(reply.server_time)
         self.synced.set()
+        if reply.rotate_credential:
+            self._credential_change()
         return reply.sync_after_s or DEFAULT_INTERVAL_S
+
+    def _credential_change(self) -> None:
+        """Announce the next credential, then use it. Without an answer the old one goes on, and the next sync asks again."""
+        parts = self._parts
+        following = parts.store.credential_next(credential_make())
+        try:
+            parts.client.credential(CredentialRequest(credential=following))
+        except ClientError as error:
+            log.warning("the credential was not changed", extra={"why": str(error)})
+            return
+        parts.store.credential_switch()
+        parts.client.authorize(following)
+        log.info("the credential was changed")
+        # The first sync under the new one ends the old one.
+        self._alarm.ring()
+
+    def _clock_compare(self, server_time: str) -> None:
+        """A wrong clock is the provider's to mend; nothing here depends on it. Said once when it goes wrong."""
+        try:
+            behind = (datetime.fromisoformat(server_time) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError):
+            return
+        wrong = abs(behind) > CLOCK_SKEW_S
+        if wrong and not self._clock_wrong:
+            log.warning("the clock of this machine is wrong: set it by NTP", extra={"behind_s": round(behind)})
+        self._clock_wrong = wrong
 
     def _request(self) -> SyncRequest:
         parts = self._parts
@@ -112,6 +146,7 @@ class SyncLoop:
             sequence=parts.store.sequence_next(boot_id()),
             boot_id=boot_id(),
             agent_version=AGENT_VERSION,
+            sent_at=wall_iso(),
             plan_version=self._plan_version,
             degraded=degraded,
             inventory_digest=inventory_digest(inventory),

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from typing import Any, ClassVar, Self, dataclass_transform
 from uuid import UUID
 
@@ -298,3 +299,13 @@ def json_write(value: Any) -> bytes:
 
 def _refuse_constant(name: str) -> Any:
     raise ProtocolError("", name, "finite numbers only")
+
+
+def instant_check(field: str, value: str) -> None:
+    """For `check`: an ISO 8601 instant with its offset. Raises ProtocolError."""
+    try:
+        instant = datetime.fromisoformat(value)
+    except ValueError:
+        raise ProtocolError(field, value, "an ISO 8601 instant") from None
+    if instant.tzinfo is None:
+        raise ProtocolError(field, value, "an ISO 8601 instant with its offset from UTC")

@@ -14,7 +14,9 @@ from agent_protocol.errors import ProtocolError
 from agent_protocol.fields import MAX_BODY_BYTES, Message, json_read
 from core.api.errors import error_body
 from core.errors import DomainError, Invalid, Unauthorized
+from core.ids import secret_hash
 from gpunex import agent_sessions
+from gpunex.agent_guard import replaced_note
 from gpunex.agent_sessions import Session
 
 Body = TypeVar("Body", bound=Message)
@@ -27,12 +29,24 @@ class TooLarge(DomainError):
     status = 413
 
 
-def session_of(request: HttpRequest) -> Session:
-    """The machine that speaks. Raises Unauthorized: ``revoked`` (the agent stops its jobs and exits) or unknown."""
+def bearer_of(request: HttpRequest) -> str:
+    """The credential that came with a request. Raises Unauthorized where there is none."""
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     if scheme != "Bearer" or not secret:
         raise Unauthorized("The header Authorization: Bearer <credential> is missing.", code="unknown_credential")
-    return agent_sessions.find(secret)
+    return secret
+
+
+def session_of(request: HttpRequest) -> Session:
+    """The machine that speaks. Raises Unauthorized: ``revoked`` (the agent stops its jobs and exits),
+    ``credential_replaced`` (another credential of this machine is in use) or unknown."""
+    secret = bearer_of(request)
+    try:
+        return agent_sessions.find(secret)
+    except Unauthorized as error:
+        if error.code == "credential_replaced":
+            replaced_note(secret_hash(secret))
+        raise
 
 
 def read(request: HttpRequest, kind: type[Body]) -> Body:

@@ -10,16 +10,17 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+import redis
 import structlog
 
 from core import clock
 from core.errors import MoveNotAllowed, StaleState
 from core.valkey import valkey
-from providers.models import Machine
+from providers.models import Machine, MachineCredential
 from providers.services import machine_quarantine
 
 log = structlog.get_logger(__name__)
@@ -31,6 +32,8 @@ MARGIN_SECONDS = 1.0
 STRIKES = 3
 STRIKE_SECONDS = 600.0
 EARLIER_BOOTS = 4
+CHANGE_OVER = timedelta(seconds=120)
+"""Requests that were under way when the credential changed have long ended by then."""
 
 
 class Seen(NamedTuple):
@@ -89,6 +92,21 @@ def guard_note(observations: Sequence[Seen]) -> None:
     pipeline.execute()
     for machine in Machine.objects.filter(pk__in=struck_out).order_by("pk") if struck_out else ():
         _quarantine(machine)
+
+
+def replaced_note(credential_hash: bytes) -> None:
+    """Somebody speaks with a credential whose successor is in use, and not just under way: there are two hosts."""
+    found = MachineCredential.objects.select_related("machine").filter(secret_hash=credential_hash).first()
+    if found is None or found.revoked_at is None or clock.now() - found.revoked_at < CHANGE_OVER:
+        return
+    key = f"agent:replaced:{found.machine_id}"
+    with suppress(redis.RedisError):
+        strikes = valkey().incr(key)
+        if strikes == 1:
+            valkey().expire(key, int(STRIKE_SECONDS))
+        if strikes >= STRIKES:
+            valkey().delete(key)
+            _quarantine(found.machine)
 
 
 def _quarantine(machine: Machine) -> None:

@@ -21,7 +21,7 @@ from django.db import close_old_connections
 from core.bell import CHANNEL_PREFIX
 from core.ids import secret_hash
 from providers.models import Machine, MachineCredential
-from providers.selectors import machine_by_credential
+from providers.selectors import Known, credential_find
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ PATTERN = CHANNEL_PREFIX + "machine-*"
 SILENCE_SECONDS = 5.0
 FORGOTTEN = float("-inf")
 
-Told = tuple[str, str, tuple[str, ...]]
+Told = tuple[str, str, tuple[str, ...], bool]
 
 
 @dataclass
@@ -48,7 +48,8 @@ class Session:
     loaded_at: float  # monotonic seconds
     inventory_digest: str
     told: Told
-    """Boot id, agent version and degradations as recorded."""
+    """Boot id, agent version, degradations, and whether the host's clock is wrong, as recorded."""
+    credential: Known | None = None
     plan_version: int | None = None
     used_at: float = 0.0
     allowance: tuple[float, float] = (0.0, FORGOTTEN)
@@ -168,13 +169,15 @@ def find(secret: str) -> Session:
     if known is not None:
         return known
     rings = MEMORY.rings
-    machine = machine_by_credential(secret)
+    known_credential = credential_find(secret)
+    machine = known_credential.machine
     session = Session(
         machine=machine,
+        credential=known_credential,
         loaded_at=at,
         used_at=at,
         inventory_digest=machine.inventory_digest,
-        told=(machine.boot_id, machine.agent_version, tuple(machine.degraded)),
+        told=(machine.boot_id, machine.agent_version, tuple(machine.degraded), machine.clock_skew_s is not None),
     )
     MEMORY.put(key, session, rings_before=rings)
     return session
@@ -200,10 +203,11 @@ def sessions_compare(memory: Memory) -> int:
         "machine__boot_id",
         "machine__agent_version",
         "machine__degraded",
+        "machine__clock_skew_s",
     )
     found = {
-        bytes(key): Compared(version, digest, (boot, agent_version, tuple(degraded)))
-        for key, version, digest, boot, agent_version, degraded in rows
+        bytes(key): Compared(version, digest, (boot, agent_version, tuple(degraded), skew is not None))
+        for key, version, digest, boot, agent_version, degraded, skew in rows
     }
     for key in keys:
         memory.compare(key, found.get(key), at=at)

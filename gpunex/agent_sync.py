@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from copy import copy
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -19,18 +19,32 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from agent_protocol.fields import json_write
-from agent_protocol.messages import AttemptStatus, BenchmarkStatus, SyncRequest, inventory_digest
+from agent_protocol.messages import (
+    AttemptStatus,
+    BenchmarkStatus,
+    CredentialReply,
+    CredentialRequest,
+    SyncRequest,
+    inventory_digest,
+)
 from agent_protocol.version import MINIMUM_AGENT_VERSION, PROTOCOL, version_at_least
 from benchmarks.services import run_observe
 from core import bell, clock
 from core.errors import DomainError, NotFound, SlowDown, UpgradeRequired
-from gpunex.agent_door import agent_view, read, refusal, session_of
+from core.ids import secret_hash
+from gpunex.agent_door import agent_view, bearer_of, read, refusal, session_of
 from gpunex.agent_heartbeats import BATCH, Heartbeat
 from gpunex.agent_sessions import Session
 from marketplace.selectors import plan_complete
 from marketplace.services import attempt_observe
 from providers.selectors import inventory_digest_of, plan_of
-from providers.services import machine_channel, machine_inventory_record, machine_session_record
+from providers.services import (
+    machine_channel,
+    machine_credential_add,
+    machine_credential_use,
+    machine_inventory_record,
+    machine_session_record,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +53,11 @@ SYNC_SECONDS = 15
 CONFIRM_SECONDS = 10.0
 """What runs is passed on with every heartbeat, though not with every ring: seconds are charged up to the last
 confirmation, and the verbs below decide how often one is written."""
+CREDENTIAL_AGE = timedelta(days=30)
+"""A copy of a state folder that nobody noticed opens nothing after this."""
+CLOCK_SKEW_S = 30.0
+"""More than any request takes; logs and certificates begin to confuse people at minutes."""
+MAX_SKEW_S = 2_000_000_000
 BURST, PER_SECOND = 30.0, 1.0
 """Syncs a machine may send at once, and how many it earns back per second; rings come on top of the heartbeat."""
 
@@ -53,6 +72,7 @@ def sync(request: HttpRequest) -> HttpResponse:
     now = clock.now()
     telemetry = [reading.to_dict() for reading in message.telemetry]
     BATCH.note(Heartbeat(session.machine.id, now, message.boot_id, telemetry), sequence=message.sequence)
+    _credential_used(session, now)
     moved = _session_changed(session, message, now)
     moved |= _statuses_came(session, message, now)
     if message.inventory is not None:
@@ -67,6 +87,7 @@ def sync(request: HttpRequest) -> HttpResponse:
         "plan": plan,
         "inventory_wanted": _inventory_wanted(session, message.inventory_digest),
         "sync_after_s": SYNC_SECONDS,
+        "rotate_credential": _rotate_wanted(session, now),
         "minimum_agent_version": MINIMUM_AGENT_VERSION,
         "bell": {"path": "/agent/v1/bell", "ticket": bell.ticket_issue(machine_channel(session.machine.id))},
     }
@@ -86,7 +107,8 @@ def _slow_down(session: Session) -> None:
 
 def _session_changed(session: Session, message: SyncRequest, now: datetime) -> bool:
     """Record a new boot, another agent version or another list of degradations."""
-    told = (message.boot_id, message.agent_version, tuple(sorted(message.degraded)))
+    skew = _clock_skew(message.sent_at, now)
+    told = (message.boot_id, message.agent_version, tuple(sorted(message.degraded)), skew is not None)
     if told == session.told:
         return False
     machine_session_record(
@@ -95,6 +117,7 @@ def _session_changed(session: Session, message: SyncRequest, now: datetime) -> b
         sequence=message.sequence,
         agent_version=message.agent_version,
         degraded=sorted(message.degraded),
+        clock_skew_s=skew,
         now=now,
     )
     session.told = told
@@ -102,6 +125,46 @@ def _session_changed(session: Session, message: SyncRequest, now: datetime) -> b
     session.machine = copy(session.machine)
     session.machine.boot_id = message.boot_id
     return True
+
+
+def _clock_skew(sent_at: str | None, now: datetime) -> int | None:
+    """Seconds that the host's clock is behind, when that is worth telling: everything is stamped here, so it breaks nothing."""
+    if sent_at is None:
+        return None
+    behind = (now - datetime.fromisoformat(sent_at)).total_seconds()
+    return None if abs(behind) <= CLOCK_SKEW_S else int(max(-MAX_SKEW_S, min(MAX_SKEW_S, behind)))
+
+
+def _credential_used(session: Session, now: datetime) -> None:
+    """The first sync under a new credential ends its predecessor."""
+    known = session.credential
+    if known is not None and not known.used:
+        machine_credential_use(credential_id=known.credential_id, now=now)
+        session.credential = known._replace(used=True)
+
+
+def _rotate_wanted(session: Session, now: datetime) -> bool:
+    """Whether the credential is older than its time, or than the wish to change it."""
+    known, wanted_at = session.credential, session.machine.rotate_wanted_at
+    if known is None:
+        return False
+    return known.made_at <= now - CREDENTIAL_AGE or (wanted_at is not None and known.made_at < wanted_at)
+
+
+@agent_view
+def credential(request: HttpRequest) -> HttpResponse:
+    """POST /agent/v1/credential: the machine will use another credential. The old one works until the new one was used."""
+    session = session_of(request)
+    wanted = read(request, CredentialRequest)
+    now = clock.now()
+    machine_credential_add(
+        machine_id=session.machine.id,
+        current_hash=secret_hash(bearer_of(request)),
+        new_hash=secret_hash(wanted.credential),
+        now=now,
+    )
+    reply = CredentialReply(machine_id=str(session.machine.id), server_time=now.isoformat())
+    return HttpResponse(json_write(reply.to_dict()), content_type="application/json")
 
 
 def _inventory_wanted(session: Session, digest: str) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from django.urls import path
 
 from gpunex.agent_events import events, logs
-from gpunex.agent_sync import bell_redirect, sync
+from gpunex.agent_sync import bell_redirect, credential, sync
 
 agent_urlpatterns = [
     path("sync", sync, name="agent_sync"),
+    path("credential", credential, name="agent_credential"),
     path("bell", bell_redirect, name="agent_bell"),
     path("events", events, name="agent_events"),
     path("attempts/<uuid:attempt_id>/logs", logs, name="agent_logs"),

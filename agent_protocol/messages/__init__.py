@@ -1,6 +1,12 @@
 """Every message of protocol version 1, by family; import them from here."""
 
-from agent_protocol.messages.enrolment import EnrolReply, EnrolRequest, RefusalReply
+from agent_protocol.messages.enrolment import (
+    CredentialReply,
+    CredentialRequest,
+    EnrolReply,
+    EnrolRequest,
+    RefusalReply,
+)
 from agent_protocol.messages.events import (
     EVENT_KINDS,
     MAX_EVENTS,
@@ -60,6 +66,8 @@ __all__ = [
     "BenchmarkPlan",
     "BenchmarkReport",
     "BenchmarkStatus",
+    "CredentialReply",
+    "CredentialRequest",
     "EnrolReply",
     "EnrolRequest",
     "Event",

@@ -54,6 +54,24 @@ class EnrolReply(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CredentialRequest(Message):
+    """POST /agent/v1/credential, spoken with the present credential: this machine will use another one.
+
+    Repeated with the same secret until it is answered. The present one works until a sync has come with the new one.
+    """
+
+    credential: str = text(64, pattern=CREDENTIAL_PATTERN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CredentialReply(Message):
+    STRAY_FIELDS_IGNORED: ClassVar[bool] = True
+
+    machine_id: str = wire(UuidText())
+    server_time: str = text(40, min_length=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RefusalReply(Message):
     """Body of every 4xx and 5xx. `retry_after_s` comes with slow_down, `next_offset` with a log conflict."""
 

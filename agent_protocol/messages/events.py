@@ -1,7 +1,6 @@
 """Things that happened and must arrive: at least once, de-duplicated by their id."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar
 
 from agent_protocol.errors import ProtocolError
@@ -13,6 +12,7 @@ from agent_protocol.fields import (
     Message,
     Text,
     UuidText,
+    instant_check,
     integer,
     messages,
     nested,
@@ -98,7 +98,7 @@ class GpuXid(Message):
     at: str = text(40, min_length=1)
 
     def check(self) -> None:
-        _instant_check("at", self.at)
+        instant_check("at", self.at)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class Event(Message):
     body: dict[str, Any] = wire(AnyObject())
 
     def check(self) -> None:
-        _instant_check("occurred_at", self.occurred_at)
+        instant_check("occurred_at", self.occurred_at)
 
     def typed_body(self) -> EventBody:
         """The body as its message. Raises ProtocolError, also for a kind this version does not know."""
@@ -165,12 +165,3 @@ class EventsReply(Message):
 
     accepted: tuple[str, ...] = wire(ListOf(UuidText(), MAX_EVENTS))
     refused: tuple[EventRefused, ...] = messages(EventRefused, MAX_EVENTS)
-
-
-def _instant_check(field: str, value: str) -> None:
-    try:
-        instant = datetime.fromisoformat(value)
-    except ValueError:
-        raise ProtocolError(field, value, "an ISO 8601 instant") from None
-    if instant.tzinfo is None:
-        raise ProtocolError(field, value, "an ISO 8601 instant with its offset from UTC")

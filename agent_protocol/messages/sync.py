@@ -13,10 +13,13 @@ from agent_protocol.fields import (
     Number,
     Text,
     UuidText,
+    instant_check,
     integer,
     messages,
     nested,
+    optional_boolean,
     optional_integer,
+    optional_text,
     text,
     wire,
 )
@@ -55,12 +58,14 @@ class BenchmarkStatus(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class SyncRequest(Message):
-    """POST /agent/v1/sync. `sequence` rises strictly within a `boot_id`; a step back means a second agent."""
+    """POST /agent/v1/sync. `sequence` rises strictly within a `boot_id`; a step back means a second agent. `sent_at` is what
+    the host's clock says (ISO 8601 with offset); it only serves to notice a clock that is wrong."""
 
     protocol: int = integer(PROTOCOL, PROTOCOL)
     sequence: int = integer(1)
     boot_id: str = text(BOOT_ID_LENGTH, min_length=1)
     agent_version: str = text(32, min_length=1)
+    sent_at: str | None = optional_text(40)
     plan_version: int | None = optional_integer()
     degraded: tuple[str, ...] = wire(ListOf(Choice(tuple(DEGRADATIONS)), 16))
     inventory_digest: str = text(64, pattern=r"[0-9a-f]{64}")
@@ -68,6 +73,10 @@ class SyncRequest(Message):
     telemetry: tuple[GpuTelemetry, ...] = messages(GpuTelemetry, MAX_GPUS)
     attempts: tuple[AttemptStatus, ...] = messages(AttemptStatus, MAX_ATTEMPTS)
     benchmarks: tuple[BenchmarkStatus, ...] = messages(BenchmarkStatus, MAX_BENCHMARKS)
+
+    def check(self) -> None:
+        if self.sent_at is not None:
+            instant_check("sent_at", self.sent_at)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +91,7 @@ class BellTicket(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class SyncReply(Message):
-    """`plan` null: the version the agent named is still the wanted one."""
+    """`plan` null: the version the agent named is still the wanted one. `rotate_credential`: change it now."""
 
     STRAY_FIELDS_IGNORED: ClassVar[bool] = True
 
@@ -93,4 +102,5 @@ class SyncReply(Message):
     inventory_wanted: bool = wire(Boolean())
     sync_after_s: float = wire(Number(0, 3600))
     minimum_agent_version: str = text(32, min_length=1)
+    rotate_credential: bool | None = optional_boolean()
     bell: BellTicket = nested(BellTicket)

@@ -29,6 +29,7 @@ from providers.services import (
     gpu_release,
     gpu_request,
     machine_confirm,
+    machine_credential_rotate,
     machine_drain,
     machine_resume,
     machine_retire,
@@ -40,11 +41,12 @@ ACTIONS: dict[str, Callable[..., Machine]] = {
     "drain": machine_drain,
     "resume": machine_resume,
     "retire": machine_retire,
+    "rotate": machine_credential_rotate,
 }
 OFFERED = {
     "pending_confirmation": ("confirm", "retire"),
-    "active": ("drain", "retire"),
-    "draining": ("resume", "retire"),
+    "active": ("drain", "rotate", "retire"),
+    "draining": ("resume", "rotate", "retire"),
 }
 """What a page offers in which status; the services decide what is allowed."""
 
@@ -98,6 +100,7 @@ def machine_act(request: PersonRequest, machine_id: UUID, action: str) -> HttpRe
             "drain": _("The machine takes no new jobs; running ones finish."),
             "resume": _("The machine takes jobs again."),
             "retire": _("The machine is retired."),
+            "rotate": _("The machine changes its credential as soon as it is heard from."),
         }
         messages.success(request, done[action])
     return redirect("marketplace_machine", machine_id=machine_id)

@@ -17,6 +17,7 @@ from providers.admin.verbs import ConfirmForm, ReasonForm, Verb, VerbsAdmin
 from providers.models import EnrolmentToken, Gpu, GpuModel, Machine, Provider
 from providers.selectors import machines_short
 from providers.shortfalls import SENTENCES
+from providers.states import MACHINE_LIVE
 
 
 def _provider_verb(service: Any) -> Any:
@@ -113,6 +114,8 @@ class MachineAdmin(VerbsAdmin):
         "below_application",
         "degraded",
         "boot_id",
+        "clock_skew_s",
+        "rotate_wanted_at",
         "plan_version",
         "enrolled_at",
         "confirmed_at",
@@ -133,6 +136,16 @@ class MachineAdmin(VerbsAdmin):
             _machine_verb(services.machine_revoke),
             _in("pending_confirmation", "active", "draining", "quarantined"),
             explanation=_("Its credential stops working at once and its jobs are lost. It must enrol again."),
+        ),
+        Verb(
+            "rotate",
+            _("Change its credential"),
+            lambda machine, actor, _values: services.machine_credential_rotate(
+                machine=machine, actor=actor, now=clock.now()
+            ),
+            _in(*MACHINE_LIVE),
+            ConfirmForm,
+            explanation=_("It makes a new one within seconds. Whoever has a copy of the old one is locked out then."),
         ),
         Verb(
             "accept-shortfalls",

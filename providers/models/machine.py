@@ -56,6 +56,10 @@ class Machine(BaseModel):
     confirmed_at = models.DateTimeField(null=True, blank=True)
     inventory_digest = models.CharField(max_length=64, blank=True)
     inventory_at = models.DateTimeField(null=True, blank=True)
+    rotate_wanted_at = models.DateTimeField(null=True, blank=True)
+    """Credentials older than this are to be changed now, not after their thirty days."""
+    clock_skew_s = models.IntegerField(null=True, blank=True)
+    """By how many seconds the host's clock is behind ours (ahead: negative); null while that is of no concern."""
 
     class Meta:
         indexes = [models.Index(fields=["provider", "status"], name="providers_machine_provider")]
@@ -69,7 +73,11 @@ class MachineCredential(BaseModel):
 
     machine = models.ForeignKey(Machine, on_delete=models.PROTECT, related_name="credentials")
     secret_hash = models.BinaryField(max_length=32, unique=True)
+    used_at = models.DateTimeField(null=True, blank=True)
+    """When it first opened a sync; until then its predecessor works too."""
     revoked_at = models.DateTimeField(null=True, blank=True)
+    replaced = models.BooleanField(default=False, db_default=False)
+    """Revoked because a newer one was used, not because the machine was shut out."""
 
     def __str__(self) -> str:
         return f"credential of {self.machine_id}"

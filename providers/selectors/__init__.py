@@ -10,7 +10,7 @@ from providers.selectors.applications import (
 )
 from providers.selectors.attention import gpus_in_review, machines_short, machines_waiting
 from providers.selectors.catalogue import aliases_known, models_offered
-from providers.selectors.credentials import credentials_forget, machine_by_credential
+from providers.selectors.credentials import Known, credential_find, credentials_forget, machine_by_credential
 from providers.selectors.fleet import (
     inventory_digest_of,
     machine_of,
@@ -22,6 +22,7 @@ from providers.selectors.fleet import (
 from providers.selectors.schedules import schedule_of, schedule_versions, schedules_of
 
 __all__ = [
+    "Known",
     "aliases_known",
     "application_checks",
     "application_of",
@@ -30,6 +31,7 @@ __all__ = [
     "application_timeline",
     "approved_countries",
     "business_days",
+    "credential_find",
     "credentials_forget",
     "gpus_in_review",
     "inventory_digest_of",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 import redis
@@ -21,6 +22,7 @@ from core.errors import Unauthorized
 from core.ids import secret_hash
 from core.valkey import valkey
 from providers.models import Machine, MachineCredential
+from providers.states import MACHINE_LIVE
 
 log = structlog.get_logger(__name__)
 
@@ -31,15 +33,31 @@ CHANNEL = "providers:credentials"
 RECONNECT_SECONDS = 1.0
 LISTEN_SECONDS = 30.0
 
-_cache: dict[bytes, tuple[datetime, Machine]] = {}
+
+class Known(NamedTuple):
+    """A credential that opens something, and whose it is. ``used``: it has opened a sync before."""
+
+    machine: Machine
+    credential_id: UUID
+    made_at: datetime
+    used: bool
+
+
+_cache: dict[bytes, tuple[datetime, Known]] = {}
 _listener: tuple[int, threading.Thread] | None = None
 _lock = threading.Lock()
 
 
 def machine_by_credential(secret: str) -> Machine:
-    """The machine (with its provider) that a bearer credential speaks for. Shared between threads: only read it.
+    """The machine (with its provider) that a bearer credential speaks for. See credential_find."""
+    return credential_find(secret).machine
 
-    Raises Unauthorized: ``unauthorized`` for a credential nobody has, ``revoked`` for one that was taken back.
+
+def credential_find(secret: str) -> Known:
+    """What a bearer credential opens. Its machine is shared between threads: only read it.
+
+    Raises Unauthorized: ``unauthorized`` for a credential nobody has, ``revoked`` for one that was taken back,
+    ``credential_replaced`` for one whose successor has been used.
     """
     now, key = clock.now(), secret_hash(secret)
     held = _cache.get(key)
@@ -49,12 +67,15 @@ def machine_by_credential(secret: str) -> Machine:
     found = MachineCredential.objects.select_related("machine__provider__party").filter(secret_hash=key).first()
     if found is None:
         raise Unauthorized(_("This credential is unknown."))
+    if found.revoked_at is not None and found.replaced and found.machine.status in MACHINE_LIVE:
+        raise Unauthorized(_("This credential was replaced by another."), code="credential_replaced")
     if found.revoked_at is not None:
         raise Unauthorized(_("This credential was revoked."), code="revoked")
     if len(_cache) >= CACHE_SIZE:
         _cache.clear()
-    _cache[key] = (now + timedelta(seconds=CACHE_SECONDS), found.machine)
-    return found.machine
+    known = Known(found.machine, found.pk, found.created_at, found.used_at is not None)
+    _cache[key] = (now + timedelta(seconds=CACHE_SECONDS), known)
+    return known
 
 
 def credentials_forget(machine_id: UUID) -> None:
@@ -71,8 +92,8 @@ def _tell(machine_id: UUID) -> None:
 
 
 def _drop(machine_hex: str) -> None:
-    for key, (_until, machine) in list(_cache.items()):
-        if machine.pk.hex == machine_hex:
+    for key, (_until, known) in list(_cache.items()):
+        if known.machine.pk.hex == machine_hex:
             _cache.pop(key, None)
 
 

@@ -6,6 +6,11 @@ from providers.services.applications import (
     application_withdraw,
 )
 from providers.services.claims import gpus_claim, gpus_release
+from providers.services.credentials import (
+    machine_credential_add,
+    machine_credential_rotate,
+    machine_credential_use,
+)
 from providers.services.enrolment import Enrolled, machine_enrol
 from providers.services.gpus import gpu_accept, gpu_decline, gpu_release, gpu_request
 from providers.services.inventory import (
@@ -62,6 +67,9 @@ __all__ = [
     "gpus_release",
     "machine_channel",
     "machine_confirm",
+    "machine_credential_add",
+    "machine_credential_rotate",
+    "machine_credential_use",
     "machine_drain",
     "machine_enrol",
     "machine_inventory_record",

@@ -62,7 +62,7 @@ def machine_enrol(
             _open(row, now)
             EnrolmentToken.objects.filter(pk=row.pk).update(uses_left=F("uses_left") - 1)
             machine = _machine(row, key, boot_id, agent_version, simulated, host, now)
-            MachineCredential.objects.create(machine=machine, secret_hash=credential_hash, created_at=now)
+            MachineCredential.objects.create(machine=machine, secret_hash=credential_hash, used_at=now, created_at=now)
             news.publish("machine.state", machine.pk, now=now)
     except IntegrityError as error:
         # The same key under two tokens at once, or a credential that another machine has: both are somebody else's.

@@ -4,7 +4,7 @@ import hashlib
 import json
 import threading
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from agent_protocol.errors import ProtocolError
 from agent_protocol.fields import json_read
-from agent_protocol.messages import EnrolRequest, EventBatch, LogChunk, SyncRequest
+from agent_protocol.messages import CredentialRequest, EnrolRequest, EventBatch, LogChunk, SyncRequest
 
 TOKEN = "gpxe_test-token"
 
@@ -52,6 +52,9 @@ class FakePlatform:
         self.always_send_plan = False
         self.withhold_items = False
         self.revoked = False
+        self.rotate = False
+        self.replaced: set[str] = set()
+        self.clock_ahead_s = 0.0
         self.partitioned = False
         self.accepted_tokens: set[str] = {TOKEN}
         self.faults: list[Fault] = []
@@ -173,14 +176,31 @@ class FakePlatform:
             items = None if current or self.withhold_items else list(self.plan.values())
             return {
                 "protocol": 1,
-                "server_time": _now(),
+                "server_time": _now(self.clock_ahead_s),
                 "plan_version": self.plan_version,
                 "plan": items,
                 "inventory_wanted": request.inventory is None and len(self.syncs) == 1,
                 "sync_after_s": 15.0,
                 "minimum_agent_version": "0.1.0",
+                "rotate_credential": self.rotate,
                 "bell": {"path": "/agent/v1/bell", "ticket": "ticket"},
             }
+
+    def take_credential(self, body: Any, machine: str) -> dict[str, Any]:
+        """The old one works until the new one has synced."""
+        request = CredentialRequest.parse(body)
+        with self.lock:
+            if self.credentials.setdefault(_hash(request.credential), machine) != machine:
+                raise Refusal(409, "credential_foreign")
+            return {"machine_id": machine, "server_time": _now()}
+
+    def credential_used(self, credential: str) -> None:
+        with self.lock:
+            used, machine = _hash(credential), self.credentials[_hash(credential)]
+            if list(self.credentials)[-1] == used:
+                others = {each for each, owner in self.credentials.items() if owner == machine} - {used}
+                self.rotate = self.rotate and not others
+                self.replaced |= others
 
     def take_events(self, body: Any) -> dict[str, Any]:
         batch = EventBatch.parse(body)
@@ -214,6 +234,8 @@ class FakePlatform:
             machine = self.credentials.get(_hash(credential))
             if self.revoked:
                 raise Refusal(401, "revoked")
+            if _hash(credential) in self.replaced:
+                raise Refusal(401, "credential_replaced")
             if machine is None:
                 raise Refusal(401, "unknown_credential")
             return machine
@@ -259,7 +281,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/agent/v1/enrol":
             return platform.enrol(body)
         machine = platform.authorize(self.headers.get("Authorization"))
+        if self.path == "/agent/v1/credential":
+            return 200, platform.take_credential(body, machine)
         if self.path == "/agent/v1/sync":
+            platform.credential_used((self.headers.get("Authorization") or "").removeprefix("Bearer "))
             return 200, platform.sync(body, machine)
         if self.path == "/agent/v1/events":
             return 200, platform.take_events(body)
@@ -310,5 +335,5 @@ def _hash(credential: str) -> str:
     return hashlib.sha256(credential.encode()).hexdigest()
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat()
+def _now(ahead_s: float = 0.0) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=ahead_s)).isoformat()

@@ -108,6 +108,7 @@ SYNC_REQUEST: dict[str, Any] = {
     "sequence": 1,
     "boot_id": "b1",
     "agent_version": "0.1.0",
+    "sent_at": NOW,
     "plan_version": None,
     "degraded": ["nvml_timeout"],
     "inventory_digest": "0" * 64,
@@ -145,6 +146,7 @@ SYNC_REPLY: dict[str, Any] = {
     "inventory_wanted": False,
     "sync_after_s": 15.0,
     "minimum_agent_version": "0.1.0",
+    "rotate_credential": False,
     "bell": {"path": "/agent/v1/bell", "ticket": "abc"},
 }
 ENROL_REQUEST: dict[str, Any] = {
@@ -164,6 +166,8 @@ SAMPLES: list[tuple[type[Any], dict[str, Any]]] = [
     (wire.Inventory, INVENTORY),
     (wire.EnrolRequest, ENROL_REQUEST),
     (wire.EnrolReply, {"machine_id": UUID_A, "server_time": NOW, "sync_after_s": 15.0}),
+    (wire.CredentialRequest, {"credential": CREDENTIAL}),
+    (wire.CredentialReply, {"machine_id": UUID_A, "server_time": NOW}),
     (wire.SyncRequest, SYNC_REQUEST),
     (wire.SyncReply, SYNC_REPLY),
     (wire.JobLimits, LIMITS),

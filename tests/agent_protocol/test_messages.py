@@ -36,7 +36,16 @@ def test_each_field_is_checked(message: type[Any], body: dict[str, Any]) -> None
 def _legitimate(message: type[Any], name: str, value: object) -> bool:
     """True is a boolean; an object of anything is left to whoever reads it later."""
     if value is True:
-        return name in {"simulated", "final", "oom_killed", "inventory_wanted", "ecc_enabled", "mig_enabled"}
+        ours = {
+            "simulated",
+            "final",
+            "oom_killed",
+            "inventory_wanted",
+            "ecc_enabled",
+            "mig_enabled",
+            "rotate_credential",
+        }
+        return name in ours
     return message is wire.RefusalReply and name == "fields" and isinstance(value, dict)
 
 

@@ -83,6 +83,7 @@ GPUNEX = [
     Route("api/schema/", API_PUBLIC),
     Route("api/docs/", PUBLIC),
     Route("agent/v1/sync", HOST, POST),
+    Route("agent/v1/credential", HOST, POST),
     Route("agent/v1/events", HOST, POST),
     Route("agent/v1/attempts/<uuid:attempt_id>/logs", HOST, POST),
     # Here it only says where the doorbell is; the ticket is the doorbell's to judge.

@@ -12,6 +12,7 @@ from django.test import Client
 from agent_protocol import messages as wire
 from agent_protocol.fields import json_write
 from agent_protocol.version import AGENT_VERSION, PROTOCOL
+from core import clock
 from core.ids import secret_hash, secret_new
 from providers.models import Machine, MachineCredential
 
@@ -22,7 +23,9 @@ class Host:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.credential = secret_new("gpxa")
-        MachineCredential.objects.create(machine=machine, secret_hash=secret_hash(self.credential))
+        MachineCredential.objects.create(
+            machine=machine, secret_hash=secret_hash(self.credential), used_at=clock.now(), created_at=clock.now()
+        )
         self.client = Client()
         self.boot_id = machine.boot_id
         self.sequence = count(1)
@@ -44,6 +47,7 @@ class Host:
             "sequence": next(self.sequence),
             "boot_id": self.boot_id,
             "agent_version": AGENT_VERSION,
+            "sent_at": clock.now().isoformat(),
             "plan_version": self.plan_version,
             "degraded": [],
             "inventory_digest": self.digest,

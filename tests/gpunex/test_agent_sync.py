@@ -96,20 +96,22 @@ def test_a_revocation_is_felt_by_a_process_that_knew_the_machine(committed_db: s
 def test_memory_that_a_ring_overtook_is_not_kept() -> None:
     memory, machine = Memory(), Machine(id=uuid4())
     memory.listening = True
-    session = Session(machine=machine, loaded_at=0.0, inventory_digest="", told=("", "", ()))
+    session = Session(machine=machine, loaded_at=0.0, inventory_digest="", told=("", "", (), False))
     memory.put(b"key", session, rings_before=memory.rings)
     assert memory.get(b"key", at=1.0) is session
     rings = memory.rings
     memory.forget(machine.pk)  # between reading and remembering
     memory.put(
-        b"key", Session(machine=machine, loaded_at=0.0, inventory_digest="", told=("", "", ())), rings_before=rings
+        b"key",
+        Session(machine=machine, loaded_at=0.0, inventory_digest="", told=("", "", (), False)),
+        rings_before=rings,
     )
     assert memory.get(b"key", at=1.0) is None
 
 
 def test_deaf_memory_is_believed_for_two_seconds_only() -> None:
     memory = Memory()
-    session = Session(machine=Machine(id=uuid4()), loaded_at=0.0, inventory_digest="", told=("", "", ()))
+    session = Session(machine=Machine(id=uuid4()), loaded_at=0.0, inventory_digest="", told=("", "", (), False))
     memory.put(b"key", session, rings_before=memory.rings)
     assert memory.get(b"key", at=1.9) is session
     assert memory.get(b"key", at=2.1) is None
@@ -137,18 +139,20 @@ def test_a_comparison_never_revives_what_a_ring_has_overtaken() -> None:
     memory, machine = Memory(), Machine(id=uuid4())
     memory.listening = True
     session = Session(
-        machine=machine, loaded_at=0.0, used_at=0.0, inventory_digest="", told=("", "", ()), plan_version=1
+        machine=machine, loaded_at=0.0, used_at=0.0, inventory_digest="", told=("", "", (), False), plan_version=1
     )
     memory.put(b"key", session, rings_before=memory.rings)
     (key,) = memory.remembered(at=1.0)
     memory.forget(machine.pk)  # while the database answers
-    memory.compare(key, Compared(1, "", ("", "", ())), at=1.0)
+    memory.compare(key, Compared(1, "", ("", "", (), False)), at=1.0)
     assert memory.get(b"key", at=1.5) is None
 
 
 def test_a_session_nobody_uses_is_dropped() -> None:
     memory = Memory()
-    session = Session(machine=Machine(id=uuid4()), loaded_at=0.0, used_at=0.0, inventory_digest="", told=("", "", ()))
+    session = Session(
+        machine=Machine(id=uuid4()), loaded_at=0.0, used_at=0.0, inventory_digest="", told=("", "", (), False)
+    )
     memory.put(b"key", session, rings_before=memory.rings)
     assert memory.remembered(at=119.0) == [b"key"]
     assert memory.remembered(at=121.0) == []
