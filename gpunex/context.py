@@ -33,6 +33,7 @@ FUTURE_PROVIDER = (Entry(_("Provide GPUs"), "/roles/"),)
 STAFF = (Entry(_("Operations"), "/admin/"),)
 PROVIDER_SECTION = (
     Entry(_("Overview"), "/provider/"),
+    Entry(_("Machines"), "/provider/machines/"),
     Entry(_("Benchmarks"), "/provider/benchmarks/"),
     Entry(_("Pricing"), "/provider/pricing/"),
     Entry(_("Earnings"), "/provider/earnings/"),

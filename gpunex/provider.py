@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from django.contrib import messages
@@ -10,7 +9,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
@@ -19,35 +17,13 @@ from accounts.selectors import party_of
 from billing.selectors import destination_of, payable_of, pending_of
 from core import clock
 from core.errors import DomainError
-from marketplace import visibility
-from marketplace.models import Listing
-from marketplace.selectors import listings_of_provider
-from providers.models import Gpu, Machine, Provider
+from marketplace.selectors import FleetFilters, fleet_figures, fleet_page, fleet_rows
+from marketplace.selectors.machines import FleetFigures, FleetPage
+from providers.models import Provider
 from providers.selectors import machines_of, provider_of
 from providers.services import enrolment_token_issue
 from providers.services.tokens import TOKEN_DAYS
-from reliability.models import MachineHealth
-from reliability.selectors import health_of, score_parts
-
-
-@dataclass(frozen=True)
-class MachineRow:
-    """A machine as its owner sees it here. ``health`` null: never heard of."""
-
-    machine: Machine
-    gpus: list[Gpu]
-    health: MachineHealth | None
-    listings: list[Listing]
-
-    @property
-    def state(self) -> str:
-        return self.health.state if self.health else "never"
-
-    @property
-    def cards(self) -> list[tuple[str, str, int]]:
-        """(model, status, how many), equal cards together."""
-        found = Counter((gpu.model.name if gpu.model else gpu.reported_name, gpu.status) for gpu in self.gpus)
-        return [(name, status, count) for (name, status), count in sorted(found.items())]
+from reliability.selectors import score_parts
 
 
 @dataclass(frozen=True)
@@ -55,17 +31,12 @@ class ToDo:
     """One thing that keeps money away, and where it is mended."""
 
     about: str
-    text: str | Promise
+    text: str
     url: str
 
 
-PAGES = {
-    "no_rate": "marketplace_pricing",
-    "outside_schedule": "marketplace_pricing",
-}
-"""Where a reason for being hidden is mended, if not on the machine's own page."""
-PATIENCE = frozenset({"outside_schedule", "draining", "machine_retired"})
-"""Hidden because the provider wants it so: nothing to do."""
+SHOWN = 10
+"""Machines in the table and in the list of what needs doing; the rest is a click away, on the fleet's page."""
 
 
 @login_required
@@ -76,14 +47,16 @@ def overview(request: PersonRequest) -> HttpResponse:
     if provider is None:
         return redirect("accounts_roles")
     secret = _token(request, provider) if request.method == "POST" else ""
-    rows = _rows(provider)
+    figures = fleet_figures(provider)
+    attention = fleet_page(provider, FleetFilters(state="attention"), most=SHOWN)
     context = {
         "provider": provider,
-        "rows": rows,
-        "online": sum(row.state == "online" for row in rows),
-        "gpus": sum(len(row.gpus) for row in rows),
-        "todos": _todos(provider, rows),
-        "room": max(0, provider.approved_machines - len(rows)),
+        "rows": fleet_rows(list(machines_of(provider)[:SHOWN])),
+        "figures": figures,
+        "online": figures.by_state["online"],
+        "todos": _todos(provider, figures, attention),
+        "more_todos": max(0, attention.found - SHOWN),
+        "room": max(0, provider.approved_machines - figures.machines),
         "score": score_parts(provider),
         "pending_micro": pending_of(provider.party),
         "payable_micro": payable_of(provider.party),
@@ -105,40 +78,15 @@ def _token(request: PersonRequest, provider: Provider) -> str:
     return secret
 
 
-def _rows(provider: Provider) -> list[MachineRow]:
-    machines = list(machines_of(provider))
-    health = health_of(machine.pk for machine in machines)
-    listings: dict[object, list[Listing]] = {}
-    for listing in listings_of_provider(provider):
-        listings.setdefault(listing.machine_id, []).append(listing)
-    return [
-        MachineRow(machine, list(machine.gpus.all()), health.get(machine.pk), listings.get(machine.pk, []))
-        for machine in machines
-    ]
-
-
-def _todos(provider: Provider, rows: list[MachineRow]) -> list[ToDo]:
-    found: list[ToDo] = []
-    for row in rows:
-        seen: set[str] = set()
-        for listing in row.listings:
-            if listing.visible or listing.hidden_reason in PATIENCE | seen:
-                continue
-            seen.add(listing.hidden_reason)
-            text = visibility.SENTENCES.get(listing.hidden_reason, "")
-            found.append(ToDo(row.machine.name, text, _where(listing)))
-        if not row.listings and row.machine.status == Machine.Status.PENDING_CONFIRMATION:
-            found.append(ToDo(row.machine.name, visibility.SENTENCES["not_confirmed"], _page(row.machine)))
-    if rows and destination_of(provider.party) is None:
+def _todos(provider: Provider, figures: FleetFigures, attention: FleetPage) -> list[ToDo]:
+    """What keeps money away from each machine, the worst thing only; its page says the rest."""
+    found = []
+    for row in attention.rows:
+        worst = row.standings[0]
+        page = reverse("marketplace_machine", args=[row.machine.pk])
+        url = reverse(worst.url_name) if worst.url_name else page
+        found.append(ToDo(row.machine.name, f"{worst.what} {worst.next}".strip(), url))
+    if figures.machines and destination_of(provider.party) is None:
         text = _("Set a payout wallet: without one nothing can be paid out.")
         found.append(ToDo(_("Earnings"), text, reverse("marketplace_earnings") + "#wallet"))
     return found
-
-
-def _where(listing: Listing) -> str:
-    name = PAGES.get(listing.hidden_reason)
-    return reverse(name) if name else _page(listing.machine)
-
-
-def _page(machine: Machine) -> str:
-    return reverse("marketplace_machine", args=[machine.pk])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from marketplace.views import earnings, jobs, machines, market, pricing, telemetry
+from marketplace.views import earnings, fleet, jobs, machines, market, pricing, telemetry
 
 urlpatterns = [
     path("market/", market.market, name="marketplace_market"),
@@ -18,6 +18,9 @@ urlpatterns = [
     path("provider/pricing/", pricing.pricing, name="marketplace_pricing"),
     path("provider/earnings/", earnings.earnings, name="marketplace_earnings"),
     path("provider/earnings/destination/", earnings.destination, name="marketplace_destination"),
+    path("provider/machines/", fleet.fleet, name="marketplace_fleet"),
+    path("provider/machines/with-ticked/<slug:action>/", fleet.fleet_act, name="marketplace_fleet_act"),
+    path("provider/machines/<uuid:machine_id>/describe/", fleet.machine_describe, name="marketplace_machine_describe"),
     path("provider/machines/<uuid:machine_id>/", machines.machine, name="marketplace_machine"),
     path("provider/machines/<uuid:machine_id>/telemetry/", telemetry.telemetry, name="marketplace_telemetry"),
     path(

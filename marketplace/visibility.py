@@ -30,6 +30,9 @@ SENTENCES: dict[str, str | Promise] = {
 }
 """Every hidden reason, as its provider reads it, in the order in which they are looked at."""
 
+WANTED = ("outside_schedule", "draining", "machine_retired")
+"""Hidden because the provider wants it so: nothing to do."""
+
 _MACHINE = {
     "retired": "machine_retired",
     "quarantined": "machine_quarantined",

@@ -1,4 +1,4 @@
-from benchmarks.selectors.page import MachineCards, benchmark_cards, gpu_of_provider
+from benchmarks.selectors.page import MachineCards, benchmark_cards, gpu_of_provider, runs_open
 from benchmarks.selectors.suites import fleet_medians, limits_at, reference_of, suite_at
 from benchmarks.selectors.verdicts import (
     Service,
@@ -21,6 +21,7 @@ __all__ = [
     "limits_at",
     "recent_meets",
     "reference_of",
+    "runs_open",
     "service_of",
     "suite_at",
     "verdict_of",

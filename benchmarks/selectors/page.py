@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -168,6 +168,11 @@ class _Standards:
             ok = value is not None and (limit is None or (value <= limit if is_maximum else value >= limit))
             found.append(Figure(metric, str(label), unit, value, limit, is_maximum, ok))
         return found
+
+
+def runs_open(gpu_ids: Iterable[UUID]) -> dict[UUID, Run]:
+    """{GPU: its run that is on its way}; at most one each, others are absent."""
+    return {run.gpu_id: run for run in Run.objects.filter(gpu__in=list(gpu_ids), status__in=RUN_OPEN)}
 
 
 def gpu_of_provider(provider: Provider | None, gpu_id: UUID) -> Gpu | None:

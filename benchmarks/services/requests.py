@@ -16,6 +16,7 @@ from benchmarks.selectors.suites import suite_at
 from benchmarks.states import RUN, RUN_OPEN
 from benchmarks.verification import BASELINE_RUNS
 from core import clock, jobs
+from core.bulk import each
 from core.errors import Conflict, NotFound
 from core.ids import uuid7
 from core.locks import lock_rows
@@ -177,3 +178,17 @@ def run_retest(*, gpu: Gpu, actor: User, now: datetime) -> Run:
             _drop(waiting, reason="superseded", now=now)
         runs_request(gpus=[gpu], trigger=Run.Trigger.RETEST, now=now, requested_by=actor_name(actor))
         return Run.objects.get(gpu=gpu, status=Run.Status.REQUESTED)
+
+
+def machine_retest(*, machine: Machine, actor: User, now: datetime) -> int:
+    """The owner wants all active cards of a machine measured again; returns how many are.
+
+    Raises NotFound (not the actor's), Conflict ``no_gpus``, and what ``run_retest`` raises if it refuses every card.
+    """
+    gpus = Gpu.objects.filter(machine=machine, status=Gpu.Status.ACTIVE).select_related("machine__provider")
+    result = each(gpus.order_by("pk"), lambda gpu: run_retest(gpu=gpu, actor=actor, now=now))
+    if result.done:
+        return len(result.done)
+    if result.refused:
+        raise Conflict(result.refused[0].why, code="not_retested")
+    raise Conflict(_("This machine has no active GPU to measure."), code="no_gpus")

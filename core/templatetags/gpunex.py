@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from django import template
@@ -82,6 +83,12 @@ def duration(seconds: int | None) -> str:
 def known(value: object) -> object:
     """The value, or a dash where it is unknown (None, or nothing to print). 0 stays 0."""
     return UNKNOWN if value is None or value == "" else value
+
+
+@register.filter
+def entry(found: Mapping[object, object], key: object) -> object | None:
+    """What a mapping has under a key that is a variable; None where it has nothing."""
+    return found.get(key)
 
 
 @register.simple_tag

@@ -20,12 +20,14 @@ from marketplace.selectors.listings import (
     rank_reason,
     what_if_place,
 )
+from marketplace.selectors.machines import FleetFilters, fleet_figures, fleet_page, fleet_rows
 from marketplace.selectors.rates import market_prices, price_suggestion, rate_current, rate_history, rates_of_machine
 from marketplace.selectors.search import Filters, Page, filters_read, filters_to_relax, listings_count, listings_search
 
 __all__ = [
     "Cost",
     "Filters",
+    "FleetFilters",
     "Log",
     "MachineJob",
     "Page",
@@ -33,6 +35,9 @@ __all__ = [
     "cost_of",
     "filters_read",
     "filters_to_relax",
+    "fleet_figures",
+    "fleet_page",
+    "fleet_rows",
     "gpus_sellable",
     "job_of",
     "jobs_of",

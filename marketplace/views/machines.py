@@ -15,12 +15,10 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from accounts.http import PersonRequest
-from benchmarks.selectors import verdict_of
+from benchmarks.selectors import runs_open, verdict_of
 from core import clock
 from core.errors import DomainError
-from marketplace import visibility
-from marketplace.models import Listing
-from marketplace.selectors import machine_jobs
+from marketplace.selectors import fleet_rows, machine_jobs
 from marketplace.views.provider import machine_or_404
 from marketplace.views.telemetry import LIVE, telemetry_panel
 from providers.models import Gpu, Machine
@@ -34,7 +32,7 @@ from providers.services import (
     machine_resume,
     machine_retire,
 )
-from reliability.selectors import health_of, seen_last
+from reliability.selectors import outages_of, seen_last
 
 ACTIONS: dict[str, Callable[..., Machine]] = {
     "confirm": machine_confirm,
@@ -58,15 +56,15 @@ def machine(request: PersonRequest, machine_id: UUID) -> HttpResponse:
     now, gpus = clock.now(), list(row.gpus.all())
     verdicts = verdict_of([gpu.pk for gpu in gpus])
     readings = _telemetry(row)
-    listings = Listing.objects.filter(machine=row).select_related("gpu_model").order_by("gpu_model__name")
     context = {
         "machine": row,
-        "health": health_of([row.pk]).get(row.pk),
+        "row": fleet_rows([row])[0],
+        "outages": outages_of(row),
         "gpus": [(gpu, verdicts.get(gpu.pk), readings.get(gpu.uuid)) for gpu in gpus],
-        "listings": [(each, visibility.SENTENCES.get(each.hidden_reason, "")) for each in listings],
         "jobs": machine_jobs(provider=provider, machine_id=row.pk),
         "schedule": schedule_of(row, now),
         "actions": OFFERED.get(row.status, ()),
+        "runs": runs_open(gpu.pk for gpu in gpus),
         "panel": telemetry_panel(row, span=request.GET.get("span", LIVE), now=now),
         "countries": approved_countries(provider),
     }

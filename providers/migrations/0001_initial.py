@@ -298,6 +298,7 @@ class Migration(migrations.Migration):
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
                 ("name", models.CharField(max_length=128)),
+                ("labels", models.JSONField(blank=True, default=list)),
                 (
                     "status",
                     models.CharField(

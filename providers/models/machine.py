@@ -25,6 +25,9 @@ class Machine(BaseModel):
 
     provider = models.ForeignKey("providers.Provider", on_delete=models.PROTECT, related_name="machines")
     name = models.CharField(max_length=128)
+    """The host's own at first; its owner may give it another. Nobody else sees it."""
+    labels = models.JSONField(default=list, blank=True)
+    """The owner's own words for it (a site, a rack, a contract), in order; nobody else sees them either."""
     status = models.CharField(max_length=24, choices=Status, default=Status.PENDING_CONFIRMATION)
     status_reason = models.CharField(max_length=200, blank=True)
     simulated = models.BooleanField(default=False)

@@ -21,6 +21,7 @@ from providers.services.inventory import (
     machine_rejudge_told,
     provider_fleet_rejudge,
 )
+from providers.services.labels import machine_label, machine_label_add, machine_rename
 from providers.services.machines import (
     machine_confirm,
     machine_drain,
@@ -73,10 +74,13 @@ __all__ = [
     "machine_drain",
     "machine_enrol",
     "machine_inventory_record",
+    "machine_label",
+    "machine_label_add",
     "machine_network_record",
     "machine_quarantine",
     "machine_rejudge",
     "machine_rejudge_told",
+    "machine_rename",
     "machine_resume",
     "machine_retire",
     "machine_revoke",

@@ -133,6 +133,7 @@ class Migration(migrations.Migration):
                 ),
                 ("at", models.DateTimeField()),
                 ("noticed_at", models.DateTimeField()),
+                ("rebooted", models.BooleanField(null=True)),
                 (
                     "machine",
                     models.ForeignKey(

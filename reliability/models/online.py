@@ -72,6 +72,8 @@ class Flip(models.Model):
     to = models.CharField(max_length=8, choices=State)
     at = models.DateTimeField()
     noticed_at = models.DateTimeField()
+    rebooted = models.BooleanField(null=True)
+    """Back online: in another boot than before? Null for every other move, and where there was no before."""
 
     class Meta:
         indexes = [models.Index(fields=["machine", "-at"], name="reliability_flip_machine")]

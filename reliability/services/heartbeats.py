@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -80,7 +80,7 @@ ON CONFLICT (machine_id) DO UPDATE SET
     boot_id = EXCLUDED.boot_id,
     telemetry = EXCLUDED.telemetry
 WHERE health.last_seen_at < EXCLUDED.last_seen_at
-RETURNING new.machine_id, old.state, new.state_since
+RETURNING new.machine_id, old.state, new.state_since, old.boot_id <> new.boot_id
 """
 
 _OPEN = """
@@ -106,17 +106,30 @@ def beats_apply(beats: Sequence[live.Beat], *, now: datetime) -> int:
         }
         cursor.execute(_APPLY, arguments)
         rows = cursor.fetchall()
-        back = [(machine_id, since) for machine_id, old, since in rows if old != "online"]
-        begun = [(machine_id, since) for machine_id, old, since in rows if old in (None, "offline")]
+        back = [(machine_id, since) for machine_id, old, since, _other_boot in rows if old != "online"]
+        begun = [(machine_id, since) for machine_id, old, since, _other_boot in rows if old in (None, "offline")]
         if begun:
             cursor.execute(_OPEN, {"machines": [str(row[0]) for row in begun], "starts": [row[1] for row in begun]})
-        flips_write("online", back, now=now)
+        flips_write("online", back, now=now, rebooted={row[0]: row[3] for row in rows})
     return len(rows)
 
 
-def flips_write(to: str, machines: Sequence[tuple[UUID, datetime]], *, now: datetime) -> None:
-    """Record that machines changed state at their instants, and tell who listens. In the caller's transaction."""
-    Flip.objects.bulk_create(Flip(machine_id=machine_id, to=to, at=at, noticed_at=now) for machine_id, at in machines)
+def flips_write(
+    to: str,
+    machines: Sequence[tuple[UUID, datetime]],
+    *,
+    now: datetime,
+    rebooted: Mapping[UUID, bool | None] | None = None,
+) -> None:
+    """Record that machines changed state at their instants, and tell who listens. In the caller's transaction.
+
+    ``rebooted``: for a return, whether each came back in another boot.
+    """
+    boots = rebooted or {}
+    Flip.objects.bulk_create(
+        Flip(machine_id=machine_id, to=to, at=at, noticed_at=now, rebooted=boots.get(machine_id))
+        for machine_id, at in machines
+    )
     news.publish_many("machine.flip", [machine_id for machine_id, _at in machines], now=now)
     if machines:
         log.info("machines_flipped", to=to, count=len(machines))

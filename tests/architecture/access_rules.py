@@ -138,6 +138,10 @@ MARKETPLACE = [
     Route("provider/pricing/", PROVIDER, BOTH),
     Route("provider/earnings/", PROVIDER),
     Route("provider/earnings/destination/", PROVIDER, POST),
+    Route("provider/machines/", PROVIDER),
+    # Whose machines are ticked stands in the form: tests/marketplace/test_fleet.py tries other people's.
+    Route("provider/machines/with-ticked/<slug:action>/", PROVIDER, POST),
+    Route("provider/machines/<uuid:machine_id>/describe/", OWNER, POST, owner="ada"),
     Route("provider/machines/<uuid:machine_id>/", OWNER, owner="ada"),
     Route("provider/machines/<uuid:machine_id>/telemetry/", OWNER, owner="ada"),
     Route("provider/machines/<uuid:machine_id>/gpus/<uuid:gpu_id>/request/", OWNER, POST, owner="ada"),

@@ -12,8 +12,9 @@ from core import clock
 from core.valkey import valkey
 from providers.models import Gpu, Machine, Provider
 from reliability import services
-from reliability.models import OnlineInterval, TelemetryRollup
+from reliability.models import MachineHealth, OnlineInterval, TelemetryRollup
 from reliability.selectors import live
+from reliability.services.heartbeats import flips_write
 from reliability.telemetry import METRICS, bucket_number, bucket_start
 from tests.factories.benchmarks import baseline_made, machine_made, provider_made
 
@@ -48,6 +49,13 @@ def fleet_runs(*machines: Machine, since: datetime, until: datetime, flush: bool
         services.offline_sweep(now=at)
         last, at = at, at + PACE
     return last
+
+
+def fall_silent(*machines: Machine, at: datetime) -> None:
+    """The verdict of a sweep: these machines, heard before, are offline since ``at``."""
+    ids = [machine.pk for machine in machines]
+    MachineHealth.objects.filter(pk__in=ids).update(state="offline", state_since=at, last_seen_at=at)
+    flips_write("offline", [(machine_id, at) for machine_id in ids], now=at)
 
 
 def week_of(ada: User) -> Provider:

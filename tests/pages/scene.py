@@ -11,10 +11,12 @@ from billing.services import deposit_intent_open
 from core import clock
 from marketplace.models import Job
 from marketplace.services import jobs_place
+from providers.models import Machine
+from providers.services import machine_drain, machine_label
 from tests.factories.billing import funded
 from tests.factories.cast import person
-from tests.factories.marketplace import Agent, job_new, listing_new, live_attempt, provider_new
-from tests.factories.reliability import day_of_telemetry, week_of
+from tests.factories.marketplace import Agent, job_new, listing_new, live_attempt, machine_new, provider_new
+from tests.factories.reliability import day_of_telemetry, fall_silent, week_of
 
 PUBLIC = [
     "/",
@@ -38,6 +40,7 @@ SIGNED_IN = [
 ]
 PROVIDER = [
     "/provider/",
+    "/provider/machines/",
     "/provider/pricing/",
     "/provider/earnings/",
     "/provider/application/",
@@ -71,6 +74,7 @@ def build() -> Scene:
         for name, country, model, rate in LISTINGS
     ]
     day_of_telemetry(listing.machine, now=now)
+    offline = _rest_of_the_fleet(listing.machine)
     people["petra"] = User.objects.get(email="petra@example.com")
     customer = funded(people["ravi"], 25_000_000)
     intent = deposit_intent_open(party=customer, amount_micro=10_000_000, now=now)
@@ -84,9 +88,28 @@ def build() -> Scene:
         ],
         "carl": ["/billing/", "/inbox/", "/jobs/", "/jobs/new/", "/provider/"],
         "ada": PROVIDER,
-        "petra": [*PROVIDER, *(f"/provider/machines/{listing.machine_id}/{query}" for query in ("", "?span=24h"))],
+        "petra": [
+            *PROVIDER,
+            "/provider/machines/?state=attention",
+            *(f"/provider/machines/{machine}/" for machine in (listing.machine_id, offline.pk)),
+            f"/provider/machines/{listing.machine_id}/?span=24h",
+        ],
     }
     return Scene(people, paths)
+
+
+def _rest_of_the_fleet(machine: Machine) -> Machine:
+    """Beside the good machine: two that went silent together, one drained, one new, all labelled. Returns a silent one."""
+    now, provider = clock.now(), machine.provider
+    silent = [machine_new(provider, gpus=2, measured=False) for _number in range(2)]
+    draining = machine_new(provider, measured=False)
+    new = machine_new(provider, confirmed=False, measured=False, online=False)
+    machine_drain(machine=draining, actor=None, now=now)
+    for labels, labelled in ((["Berlin", "rack 4"], [machine, draining]), (["Wedding"], [*silent, new])):
+        for each in labelled:
+            machine_label(machine=each, labels=labels, actor=None, now=now)
+    fall_silent(*silent, at=now - timedelta(minutes=25))
+    return silent[0]
 
 
 def _jobs(customer: User) -> list[Job]:
