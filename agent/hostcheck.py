@@ -24,8 +24,9 @@ def _facts(settings: Settings) -> HostFacts:
         system=platform.system() or None,
         architecture=platform.machine() or None,
         is_wsl=is_wsl(),
-        # The installer's business; who reads this runs already.
+        # The installer's business: it runs on the host, this in a container there.
         privileged=None,
+        packet_filter=None,
         engine=engine,
         engine_running=running,
         engine_version=version,

@@ -6,7 +6,8 @@
 #
 # It looks whether this machine is fit, asks which GPUs to offer and for the enrolment token, and starts two containers:
 # gpunex-guard, which alone holds Docker's socket and lets a short list of requests through, and gpunex-agent, which asks
-# the platform what to run and cannot see this machine's files. Nothing else is installed; --help says what lies where.
+# the platform what to run and cannot see this machine's files. Rules of nftables keep jobs off your own network. Nothing
+# else is installed; --help says what lies where.
 #
 # Everything below is a function until the last line: of a download that broke off nothing runs.
 
@@ -23,9 +24,11 @@ usage: gpunex-agent.sh [options]     or: curl -fsSL $URL/agent | bash -s -- [opt
 
   --gpus all|UUID,UUID   which GPUs to offer (default: asks; all where there is no terminal)
   --name NAME            how the machine is called (default: its host name)
+  --network MODE         what jobs may reach: open (the internet, default), web (only web pages) or none;
+                         never your own network, other jobs, or mail servers
   --dry-run              check the machine, say what would be done, change nothing
   --update               only update what is installed: ask nothing, keep every choice
-  --uninstall            end the jobs, remove containers, volumes and files; asks first
+  --uninstall            end the jobs, remove containers, volumes, rules and files; asks first
   --yes                  do not ask before uninstalling
   --help                 this text
 
@@ -33,6 +36,7 @@ The enrolment token is asked for on the terminal or taken from GPUNEX_TOKEN; nev
 process here can read. Running this again updates; jobs go on, choices stay, no token is needed.
 
   $FOLDER/agent.conf     your choices
+  $FOLDER/egress.nft     the rules for jobs' networks (nft list table inet gpunex); loaded by $UNIT
   $STATE_VOLUME        Docker volume: the machine's identity, what it still has to report
 USAGE
 }
@@ -42,7 +46,9 @@ settings() {
     CONF=$FOLDER/agent.conf
     STATE_VOLUME=gpunex-agent-state
     STATE_FOLDER=/var/lib/gpunex-agent
-    JOB_NETWORK=none
+    UNIT=gpunex-egress.service
+    UNITS=${GPUNEX_SYSTEMD:-/etc/systemd/system}
+    NETWORK=''
     ONLINE_SECONDS=${GPUNEX_ONLINE_SECONDS:-180}
     ACTION=install
     GPUS='' NAME='' DRY_RUN='' YES='' FAILED='' CARDS='' STARTED=''
@@ -92,9 +98,13 @@ engine() { $SUDO docker ${DOCKER_HOST:+--host "$DOCKER_HOST"} "$@" </dev/null; }
 arguments() {
     while [ $# -gt 0 ]; do
         case $1 in
-            --gpus | --name)
+            --gpus | --name | --network)
                 [ $# -ge 2 ] || stop "$1: found nothing behind it, needed: a value"
-                if [ "$1" = --gpus ]; then GPUS=$2; else NAME=$2; fi
+                case $1 in
+                    --gpus) GPUS=$2 ;;
+                    --name) NAME=$2 ;;
+                    --network) NETWORK=$2 ;;
+                esac
                 shift
                 ;;
             --dry-run) DRY_RUN=yes ;;
@@ -103,7 +113,7 @@ arguments() {
             --yes) YES=yes ;;
             --help | -h) ACTION=usage ;;
             --token*) stop "a token on the command line can be read by every process here; set GPUNEX_TOKEN or wait for the question" ;;
-            *) stop "unknown option: $1 (allowed: --gpus, --name, --dry-run, --update, --uninstall, --yes, --help)" ;;
+            *) stop "unknown option: $1 (allowed: --gpus, --name, --network, --dry-run, --update, --uninstall, --yes, --help)" ;;
         esac
         shift
     done
@@ -120,6 +130,10 @@ check_words() {
     esac
     case $NAME in
         *[!A-Za-z0-9._-]* | -*) stop "--name: found $NAME, allowed: letters, digits, dots, dashes and underscores" ;;
+    esac
+    case $NETWORK in
+        '' | none | web | open) ;;
+        *) stop "--network: found $NETWORK, allowed: none, web, open" ;;
     esac
     case $URL in
         https://* | http://127.0.0.1 | http://127.0.0.1:* | http://localhost | http://localhost:*) ;;
@@ -173,6 +187,11 @@ rule() {
             KIND=at_least LIMIT=30 NEEDED='30 GB or more'
             WHY='Images of jobs are unpacked where the engine keeps its data.'
             REMEDY='Free some space there (docker system df shows what the engine uses), or move the engine'"'"'s data-root.'
+            ;;
+        packet_filter)
+            KIND=one_of LIMIT=yes NEEDED=yes
+            WHY='Jobs may reach the internet but not your own network; rules of nftables see to it.'
+            REMEDY='Install nftables (apt-get install nftables), or give jobs no network: --network none'
             ;;
         driver_version)
             KIND=at_least LIMIT=550.0 NEEDED='550.0 or newer'
@@ -275,6 +294,22 @@ check_engine() {
     check engine_version "$version"
     data=$(engine info --format '{{.DockerRootDir}}' 2>/dev/null) || data=''
     check disk_free "$(df -Pk "${data:-/var/lib/docker}" 2>/dev/null | awk 'NR == 2 { printf "%d GB", $4 * 1024 / 1e9 }')"
+}
+
+# Asked of the kernel itself: whether it would take the rules.
+check_packet_filter() {
+    NETWORK=${NETWORK:-$(conf NETWORK)}
+    NETWORK=${NETWORK:-open}
+    JOB_NETWORK=bridge
+    if [ "$NETWORK" = none ]; then
+        JOB_NETWORK=none
+    elif ! NFT=$(PATH=$PATH:/usr/sbin:/sbin command -v nft); then
+        check packet_filter 'no nft command'
+    elif refused=$(egress_rules | $SUDO "$NFT" --check --file - 2>&1); then
+        check packet_filter yes
+    else
+        check packet_filter "no ($(printf '%s\n' "$refused" | head -n 1))"
+    fi
 }
 
 check_gpus() {
@@ -405,11 +440,182 @@ conf_put() {
 # Written by the GPUnex installer. The next run keeps these choices.
 GPUS=$GPUS
 NAME=$NAME
+NETWORK=$NETWORK
 URL=$URL
 AGENT_IMAGE=$AGENT_IMAGE
 GUARD_IMAGE=$GUARD_IMAGE
 CONF
 }
+
+# >>> rules (written by: python -m tests.architecture.installer)
+egress_rules() {
+    sed "s/^        jump open\$/        jump $NETWORK/" <<'RULES'
+#!/usr/sbin/nft -f
+# What jobs may reach. Jobs have a bridge each, named gpx…; every rule here speaks of those interfaces and of nothing else.
+#
+# The table is ours alone and is replaced as a whole: other tables, Docker's among them, are neither read nor changed. Its
+# chains come before Docker's; an `accept` here only means that the next chain decides, a refusal is final.
+# Ranges: IANA's special-purpose registries (RFC 6890), RFC 1918, 6598, 3927, 4193, 4291, 6052.
+
+table inet gpunex
+delete table inet gpunex
+
+table inet gpunex {
+    # Not the public internet: this network, private, carrier-grade NAT, loopback, link-local (169.254.169.254 gives away a
+    # cloud account), protocol assignments, documentation, 6to4 relays, benchmarks, multicast, reserved, broadcast.
+    set private4 {
+        type ipv4_addr
+        flags interval
+        elements = {
+            0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, 172.16.0.0/12, 192.0.0.0/24,
+            192.0.2.0/24, 192.88.99.0/24, 192.168.0.0/16, 198.18.0.0/15, 198.51.100.0/24, 203.0.113.0/24,
+            224.0.0.0/4, 240.0.0.0/4
+        }
+    }
+
+    # The same for IPv6, and whatever carries an IPv4 address inside: v4-compatible and v4-mapped (both in ::/64), NAT64 of
+    # every range above, local NAT64, 6to4, Teredo (in 2001::/23).
+    set private6 {
+        type ipv6_addr
+        flags interval
+        elements = {
+            ::/64, 64:ff9b:1::/48, 100::/63, 2001::/23, 2001:db8::/32, 2002::/16, 3fff::/20, 5f00::/16,
+            fc00::/7, fe80::/10, fec0::/10, ff00::/8,
+            64:ff9b::/104, 64:ff9b::a00:0/104, 64:ff9b::6440:0/106, 64:ff9b::7f00:0/104, 64:ff9b::a9fe:0/112,
+            64:ff9b::ac10:0/108, 64:ff9b::c000:0/120, 64:ff9b::c000:200/120, 64:ff9b::c058:6300/120,
+            64:ff9b::c0a8:0/112, 64:ff9b::c612:0/111, 64:ff9b::c633:6400/120, 64:ff9b::cb00:7100/120,
+            64:ff9b::e000:0/100, 64:ff9b::f000:0/100
+        }
+    }
+
+    set connections {
+        type ifname
+        size 4096
+        flags dynamic
+    }
+
+    set attempts {
+        type ifname
+        size 4096
+        flags dynamic, timeout
+        timeout 1m
+    }
+
+    # A job's resolver asks the servers of this machine, which are often at a private address. A public one answers instead.
+    chain resolver {
+        type nat hook prerouting priority dstnat - 10; policy accept;
+        iifname "gpx*" ip daddr @private4 meta l4proto { tcp, udp } th dport 53 dnat ip to 1.1.1.1
+        iifname "gpx*" ip6 daddr @private6 meta l4proto { tcp, udp } th dport 53 dnat ip6 to 2606:4700:4700::1111
+    }
+
+    chain forward {
+        type filter hook forward priority filter - 10; policy accept;
+        iifname "gpx*" jump from_job
+        oifname "gpx*" jump to_job
+    }
+
+    # To this machine itself, at whatever address of its own: nothing but finding one's neighbour, and answers.
+    chain input {
+        type filter hook input priority filter - 10; policy accept;
+        iifname "gpx*" jump to_machine
+    }
+
+    chain to_machine {
+        icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit } ip6 hoplimit 255 accept
+        ct state established,related accept
+        jump refuse
+    }
+
+    # From other jobs, from the machine's network: nobody calls a job.
+    chain to_job {
+        ct state established,related accept
+        jump refuse
+    }
+
+    chain from_job {
+        # Nobody else answers at this address (RFC 5737). A reset from here is how an agent knows that this table is loaded.
+        ip daddr 192.0.2.1 tcp dport 9 reject with tcp reset
+        oifname "gpx*" jump refuse
+        ip daddr @private4 jump refuse
+        ip6 daddr @private6 jump refuse
+        tcp dport { 25, 465, 587 } jump refuse
+        ct state established,related accept
+        ct state invalid drop
+        # Above what a job needs to load data, below what makes a machine useful for scanning and flooding others.
+        update @attempts { iifname limit rate over 100/second burst 400 packets } jump refuse
+        add @connections { iifname ct count over 1024 } jump refuse
+        # What the owner of this machine chose: open or web.
+        jump open
+    }
+
+    chain open {
+        accept
+    }
+
+    # Web pages, also over QUIC, and the names to find them.
+    chain web {
+        tcp dport { 53, 80, 443 } accept
+        udp dport { 53, 443 } accept
+        jump refuse
+    }
+
+    # Said at once, so that a job fails with an error instead of waiting for a timeout.
+    chain refuse {
+        counter
+        reject with icmpx type admin-prohibited
+    }
+}
+RULES
+}
+# <<< rules
+
+# Before anything can start a job: without the rules the agent takes none that has a network.
+rules_put() {
+    if [ "$NETWORK" = none ]; then
+        rules_remove
+        return
+    fi
+    egress_rules | put "$FOLDER/egress.nft"
+    run "$NFT" --file "$FOLDER/egress.nft"
+    if ! has_systemd; then
+        say "There is no systemd here: load $FOLDER/egress.nft at every start of this machine, or jobs will have to wait for it."
+        return
+    fi
+    put "$UNITS/$UNIT" <<SERVICE
+# Written by the GPUnex installer. nftables.service empties the packet filter when it starts: this comes after it, and again.
+[Unit]
+Description=Network rules for GPUnex jobs
+After=nftables.service firewalld.service
+Before=docker.service
+PartOf=nftables.service
+ReloadPropagatedFrom=nftables.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=$NFT --file $FOLDER/egress.nft
+ExecReload=$NFT --file $FOLDER/egress.nft
+
+[Install]
+WantedBy=multi-user.target
+SERVICE
+    run systemctl daemon-reload
+    run systemctl enable --now "$UNIT"
+}
+
+rules_remove() {
+    if [ -f "$UNITS/$UNIT" ]; then
+        run systemctl disable --now "$UNIT"
+        run rm -f "$UNITS/$UNIT"
+        run systemctl daemon-reload
+    fi
+    if NFT=$(PATH=$PATH:/usr/sbin:/sbin command -v nft) && $SUDO "$NFT" list table inet gpunex >/dev/null 2>&1; then
+        run "$NFT" delete table inet gpunex
+    fi
+    run rm -f "$FOLDER/egress.nft"
+}
+
+has_systemd() { [ -d /run/systemd/system ] || [ -n "${GPUNEX_SYSTEMD:-}" ]; }
 
 # start NAME …: a container with these options of docker run; one that runs with exactly these is left alone.
 start() {
@@ -507,6 +713,7 @@ install() {
     if [ "$ACTION" = update ] && ! [ -f "$CONF" ]; then stop "--update: nothing is installed here (no $CONF)"; fi
     check_system
     check_engine
+    check_packet_filter
     check_gpus
     [ -z "$FAILED" ] || stop "this machine is not ready; mend what failed above and run the installer again"
     check_images
@@ -517,6 +724,7 @@ install() {
     token
     before="$(conf AGENT_IMAGE) $(conf GUARD_IMAGE)"
     conf_put
+    rules_put
     token_put
     start_guard
     start_agent
@@ -553,6 +761,7 @@ uninstall() {
     for id in "$AGENT_IMAGE" "$GUARD_IMAGE" gpunex.invalid/workspace:1; do
         [ -z "$id" ] || ! engine image inspect "$id" >/dev/null 2>&1 || run docker image rm "$id" || true
     done
+    rules_remove
     run rm -rf "$FOLDER"
     say "Removed. Retire the machine in your dashboard too: $URL/provider/"
 }

@@ -40,6 +40,7 @@ class HostFacts:
     engine_running: bool | None = None
     engine_version: str | None = None
     disk_free_gb: int | None = None
+    packet_filter: bool | None = None
     driver_version: str | None = None
     gpu_count: int | None = None
     toolkit_version: str | None = None
@@ -169,6 +170,14 @@ HOST_CHECKS: tuple[HostCheck, ...] = (
         "Free some space there (docker system df shows what the engine uses), or move the engine's data-root.",
         lambda facts: _number(facts.disk_free_gb, "GB"),
         AtLeast(MINIMUM_DISK_FREE_GB),
+    ),
+    HostCheck(
+        "packet_filter",
+        "yes",
+        "Jobs may reach the internet but not your own network; rules of nftables see to it.",
+        "Install nftables (apt-get install nftables), or give jobs no network: --network none",
+        lambda facts: _yes_no(facts.packet_filter),
+        OneOf(("yes",)),
     ),
     HostCheck(
         "driver_version",

@@ -5,9 +5,11 @@ import os
 import shutil
 import subprocess
 import termios
+from functools import partial
 from pathlib import Path
 
 from tests.agent.agent_image import ROOT
+from tests.agent.network import NFT, Namespace
 from tests.agent.waiting import eventually
 
 SCRIPT = ROOT / "agent" / "install.sh"
@@ -15,7 +17,7 @@ SCRIPT = ROOT / "agent" / "install.sh"
 TOOLS = (
     *("sh", "bash", "dash", "env", "id", "uname", "date", "sleep", "dirname"),
     *("awk", "grep", "sed", "tr", "cut", "cksum", "head", "tail", "wc", "cat", "tee"),
-    *("df", "mkdir", "mv", "rm", "nft"),
+    *("df", "mkdir", "mv", "rm"),
 )
 CARD_A = "GPU-aaaaaaaa-0000-0000-0000-000000000001"
 CARD_B = "GPU-bbbbbbbb-0000-0000-0000-000000000002"
@@ -37,9 +39,16 @@ esac"""
 
 
 class Machine:
-    """`tools` are shell scripts that stand before the real programs."""
+    """Shell scripts stand before the real programs. With a network namespace of its own the packet filter is real too."""
 
-    def __init__(self, folder: Path, url: str = "https://gpunex.example", **environment: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        url: str = "https://gpunex.example",
+        namespace: Namespace | None = None,
+        **environment: str,
+    ) -> None:
+        self._namespace = namespace
         self.bin = folder / "bin"
         self.etc = folder / "etc"
         self.bin.mkdir()
@@ -49,6 +58,9 @@ class Machine:
                 (self.bin / name).symlink_to(found)
         self.tool("nvidia-smi", NVIDIA_SMI)
         self.tool("nvidia-ctk", 'echo "NVIDIA Container Toolkit CLI version 1.18.2"; echo "commit: abc"')
+        self.tool("nft", None if namespace else 'case "$*" in *list*) exit 1 ;; *) cat >/dev/null ;; esac')
+        if namespace:
+            (self.bin / "nft").symlink_to(NFT)
         self.tool("docker", DOCKER)
         self.environment = {
             "PATH": str(self.bin),
@@ -75,7 +87,8 @@ class Machine:
         self, *arguments: str, shell: str = "bash", script: str | None = None, **environment: str
     ) -> "subprocess.CompletedProcess[str]":
         """As `curl … | bash` does it, without a terminal."""
-        return subprocess.run(
+        run = subprocess.run if self._namespace is None else partial(self._namespace.call, subprocess.run)
+        return run(
             [shell, "-s", "--", *arguments],
             input=SCRIPT.read_text() if script is None else script,
             capture_output=True,
@@ -96,9 +109,10 @@ class Machine:
             os.setsid()
             fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
 
+        popen = subprocess.Popen if self._namespace is None else partial(self._namespace.call, subprocess.Popen)
         with (
             open(SCRIPT) as script,
-            subprocess.Popen(
+            popen(
                 ["bash", "-s", "--", *arguments],
                 stdin=script,
                 stdout=subprocess.PIPE,

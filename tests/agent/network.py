@@ -27,8 +27,8 @@ class Namespace:
         self.tid = self.call(threading.get_native_id)
         self.run("ip link set lo up")
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return self._pool.submit(function, *arguments).result(_PATIENCE_S)
+    def call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        return self._pool.submit(function, *arguments, **options).result(options.get("timeout", _PATIENCE_S))
 
     def run(self, command: str, *, text: str | None = None) -> str:
         done = self.try_run(command, text=text)

@@ -16,11 +16,12 @@ import pytest
 from tests.agent import agent_image
 from tests.agent.docker_engine import DockerEngine
 from tests.agent.installer import CARD_A, CARD_B, Machine
+from tests.agent.network import NFT, Namespace
 from tests.agent.platform import TOKEN, FakePlatform
 from tests.agent.registry import FakeRegistry
 from tests.agent.waiting import eventually
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.netfilter]
 STATE = "gpunex-agent-state"
 
 
@@ -126,16 +127,35 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
         sink.shutdown(socket.SHUT_WR)
 
 
+@pytest.fixture(scope="module")
+def shared_namespace() -> Iterator[Namespace]:
+    made = Namespace()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def machine(engine: DockerEngine, platform: FakePlatform, images: dict[str, str], tmp_path: Path) -> Iterator[Machine]:
+def namespace(shared_namespace: Namespace) -> Iterator[Namespace]:
+    """Where the installer runs, so that the packet filter it speaks to is not this machine's."""
+    yield shared_namespace
+    shared_namespace.run(f"{NFT} flush ruleset")
+
+
+@pytest.fixture
+def machine(
+    engine: DockerEngine, platform: FakePlatform, namespace: Namespace, images: dict[str, str], tmp_path: Path
+) -> Iterator[Machine]:
     made = Machine(
         tmp_path,
         url=platform.url,
+        namespace=namespace,
         DOCKER_HOST=engine.address,
         GPUNEX_AGENT_IMAGE=images["agent"],
         GPUNEX_GUARD_IMAGE=images["guard"],
         GPUNEX_MINIMUM_ENGINE="20.10",
+        GPUNEX_SYSTEMD=str(tmp_path),
     )
+    made.tool("systemctl", f'echo "$*" >>"{tmp_path}/systemctl"')
     made.tool("df", "echo Filesystem; echo '/dev/vda 1000000000 1 900000000 1% /'")
     # Every program that docker is started with, and its environment, as any process of the machine could read them.
     made.tool("docker", f'{{ echo "$*"; env; }} >>"{tmp_path}/seen"; PATH={os.environ["PATH"]} exec docker "$@"')
@@ -167,7 +187,12 @@ def installed(done: Any) -> None:
 
 
 def test_a_machine_is_installed_once_updated_and_removed(
-    machine: Machine, engine: DockerEngine, platform: FakePlatform, images: dict[str, str], tmp_path: Path
+    machine: Machine,
+    engine: DockerEngine,
+    platform: FakePlatform,
+    namespace: Namespace,
+    images: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     installed(machine.install("--gpus", CARD_A, "--name", "attic", GPUNEX_TOKEN=TOKEN, TOKEN="somebody's"))
     assert names(engine) == {"gpunex-agent", "gpunex-guard"}
@@ -178,12 +203,13 @@ def test_a_machine_is_installed_once_updated_and_removed(
     assert len(platform.machines) == 1
     assert platform.enrolments[0].host.hostname == "attic"
     _is_confined(engine)
+    _rules_are(namespace, "open", tmp_path)
     _token_is_nowhere(engine, machine, tmp_path)
 
     first = life(engine)["Id"]
     installed(machine.install())
     assert life(engine)["Id"] == first, "nothing changed, so nothing is started again"
-    assert f"GPUS={CARD_A}\nNAME=attic\n" in (machine.etc / "agent.conf").read_text(), "choices stay"
+    assert f"GPUS={CARD_A}\nNAME=attic\nNETWORK=open\n" in (machine.etc / "agent.conf").read_text(), "choices stay"
 
     job = _job_leave(engine, images["guard"])
     seen = len(platform.syncs)
@@ -203,8 +229,44 @@ def test_a_machine_is_installed_once_updated_and_removed(
     assert client.volumes.list() == []
     assert client.images.list() == []
     client.close()
-    assert not machine.etc.exists()
+    assert not machine.etc.exists() and not (tmp_path / "gpunex-egress.service").exists()
+    assert namespace.run(f"{NFT} list ruleset") == ""
     assert machine.install("--uninstall", "--yes").returncode == 0, "once more changes nothing and is no error"
+
+
+def _rules_are(namespace: Namespace, mode: str, folder: Path) -> None:
+    """Loaded now, and by systemd at the next start of the machine."""
+    loaded = namespace.run(f"{NFT} --stateless list table inet gpunex")
+    assert f"jump {mode}" in loaded
+    unit = (folder / "gpunex-egress.service").read_text()
+    command = next(line for line in unit.splitlines() if line.startswith("ExecStart=")).removeprefix("ExecStart=")
+    namespace.run(f"{NFT} delete table inet gpunex")
+    namespace.run(command)
+    assert namespace.run(f"{NFT} --stateless list table inet gpunex") == loaded
+    assert (folder / "systemctl").read_text() == "daemon-reload\nenable --now gpunex-egress.service\n"
+
+
+def test_what_jobs_may_reach_is_the_owners_choice(
+    machine: Machine, engine: DockerEngine, namespace: Namespace, tmp_path: Path
+) -> None:
+    theirs = "table inet theirs {\n}\n"
+    namespace.run(f"{NFT} -f -", text=theirs)
+    installed(machine.install("--network", "web", GPUNEX_TOKEN=TOKEN))
+    _command_says(engine, "bridge")
+    assert "jump web" in namespace.run(f"{NFT} --stateless list table inet gpunex")
+    installed(machine.install("--network", "none"))
+    _command_says(engine, "none")
+    assert namespace.run(f"{NFT} list ruleset") == theirs
+    assert (tmp_path / "systemctl").read_text().splitlines()[-2:] == [
+        "disable --now gpunex-egress.service",
+        "daemon-reload",
+    ]
+
+
+def _command_says(engine: DockerEngine, network: str) -> None:
+    for name in ("gpunex-agent", "gpunex-guard"):
+        command = life(engine, name)["Config"]["Cmd"]
+        assert command[command.index("--job-network") + 1] == network
 
 
 def _is_confined(engine: DockerEngine) -> None:
@@ -249,13 +311,18 @@ def _job_leave(engine: DockerEngine, image: str) -> str:
     return str(container.name)
 
 
-def test_a_dry_run_leaves_no_trace(machine: Machine, engine: DockerEngine, platform: FakePlatform) -> None:
+def test_a_dry_run_leaves_no_trace(
+    machine: Machine, engine: DockerEngine, namespace: Namespace, platform: FakePlatform
+) -> None:
+    client = engine.client()
+    images = client.images.list()
     done = machine.install("--dry-run", GPUNEX_TOKEN=TOKEN)
     assert done.returncode == 0, done.stderr
     assert "would run: docker run --detach --name gpunex-agent" in done.stdout
-    client = engine.client()
-    assert client.containers.list(all=True) == client.volumes.list() == client.images.list() == []
+    assert client.containers.list(all=True) == client.volumes.list() == []
+    assert client.images.list() == images
     client.close()
+    assert namespace.run(f"{NFT} list ruleset") == ""
     assert not machine.etc.exists() and platform.enrolments == []
 
 

@@ -79,6 +79,12 @@ FAILURES = [
     ("engine_version", "docker", answering("*Server.Version*", "echo 20.10.24+dfsg1"), "20.10.24"),
     ("disk_free", "df", "echo Filesystem; echo '/dev/vda 100000000 90000000 20000000 90% /'", "20 GB"),
     ("disk_free", "df", "exit 1", "nothing"),
+    (
+        "packet_filter",
+        "nft",
+        "echo 'Error: Could not process rule: Operation not supported' >&2; exit 1",
+        "not supported",
+    ),
     ("driver_version", "nvidia-smi", None, "does not answer"),
     ("driver_version", "nvidia-smi", "echo 'Driver/library version mismatch'; exit 18", "does not answer"),
     ("driver_version", "nvidia-smi", NVIDIA_SMI.replace("550.54.15", "535.183.01"), "535.183.01"),
@@ -111,6 +117,19 @@ def test_all_that_is_wrong_is_told_at_once(machine: Machine) -> None:
     told = machine.install().stderr
     failed = [line.split()[1] for line in told.splitlines() if line.startswith("FAILED")]
     assert failed == ["architecture", "engine", "driver_version", "gpu_count", "toolkit_version"]
+
+
+def test_jobs_without_a_network_need_no_packet_filter(machine: Machine) -> None:
+    machine.tool("nft", None)
+    nowhere = SCRIPT.read_text().replace(":/usr/sbin:/sbin", "")
+    told = machine.install("--dry-run", script=nowhere)
+    assert told.returncode == 1 and "FAILED  packet_filter\n  found:  no nft command" in told.stderr
+    told = machine.install("--dry-run", "--network", "none", script=nowhere)
+    assert (
+        told.returncode == 0
+        and "--job-network none" in told.stdout
+        and "egress.nft" not in told.stdout.split("rm -f")[0]
+    )
 
 
 def test_podman_is_refused_with_the_reason(machine: Machine) -> None:
@@ -146,6 +165,7 @@ def test_the_script_compares_versions_as_the_platform_does(version: str, minimum
         (["--gpus", f"{CARD_A},"], "--gpus: found"),
         (["--gpus", "GPU-unknown"], f"{CARD_B}, NVIDIA L4"),
         (["--name", "$(reboot)"], "--name: found"),
+        (["--network", "all"], "--network: found all, allowed: none, web, open"),
         (["--surprise"], "unknown option: --surprise"),
     ],
 )
@@ -205,6 +225,7 @@ def test_help_says_what_there_is_and_touches_nothing(machine: Machine) -> None:
     for option in (
         "--gpus",
         "--name",
+        "--network",
         "--dry-run",
         "--update",
         "--uninstall",

@@ -1,4 +1,4 @@
-"""The parts of agent/install.sh that are written from other files: the host checks and the two containers.
+"""The parts of agent/install.sh that are written from other files: host checks, the two containers, the network rules.
 
 ``python -m tests.architecture.installer`` writes them, ``test_installer`` sees that they are current. A key of
 agent/compose.yaml that this does not know is an error: nothing that is said there gets lost on the way.
@@ -16,6 +16,7 @@ from agent_protocol.checks import HOST_CHECKS, AtLeast
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "agent" / "install.sh"
+RULES = ROOT / "agent" / "egress.nft"
 COMPOSE = ROOT / "agent" / "compose.yaml"
 ORDER = "written by: python -m tests.architecture.installer"
 
@@ -44,8 +45,11 @@ LISTS = {"cap_drop": "--cap-drop", "security_opt": "--security-opt", "tmpfs": "-
 
 
 def written(script: str) -> str:
-    """The script with both parts as they should be."""
-    return _replaced(_replaced(script, "checks", checks()), "containers", containers(COMPOSE.read_text()))
+    """The script with all parts as they should be."""
+    parts = {"checks": checks(), "containers": containers(COMPOSE.read_text()), "rules": rules(RULES.read_text())}
+    for name, content in parts.items():
+        script = _replaced(script, name, content)
+    return script
 
 
 def _replaced(script: str, name: str, content: str) -> str:
@@ -70,6 +74,13 @@ def checks() -> str:
             "            ;;",
         ]
     return "\n".join([*lines, "    esac", "}", ""])
+
+
+def rules(text: str) -> str:
+    """The file as it lies there; `jump open` is the line in which the owner's choice goes."""
+    if text.count("\n        jump open\n") != 1 or "\nRULES\n" in text:
+        raise ValueError("egress.nft: needs one line 'jump open', and none 'RULES'")
+    return f"egress_rules() {{\n    sed \"s/^        jump open\\$/        jump $NETWORK/\" <<'RULES'\n{text}RULES\n}}\n"
 
 
 def containers(compose: str) -> str:
