@@ -63,3 +63,10 @@ def test_the_agent_sees_the_offered_cards_and_cannot_compute_on_them(gpus: str, 
         command = service["command"]
         assert command[command.index("--gpus") + 1] == gpus
     assert "deploy" not in services["guard"]
+
+
+def test_the_agents_image_is_of_the_group_that_may_use_the_guards_socket() -> None:
+    user, group = filled()["guard"]["user"].split(":")
+    dockerfile = (ROOT / "agent" / "Dockerfile").read_text()
+    assert user == "0"
+    assert f"groupadd --gid {group} " in dockerfile and f"--gid {group} --no-log-init" in dockerfile
