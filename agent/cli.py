@@ -14,7 +14,7 @@ from agent.egress import egress_unguarded
 from agent.errors import AgentError, ExitCode
 from agent.hostcheck import host_check
 from agent.journal import journal_start
-from agent.service import serve
+from agent.service import machine_renew, serve
 from agent.status import WITHIN_S, status_read
 from agent_protocol.checks import CheckStatus
 from agent_protocol.version import AGENT_VERSION, PROTOCOL
@@ -56,6 +56,14 @@ def _parser() -> argparse.ArgumentParser:
     stop = commands.add_parser("stop-jobs", help="end the jobs that a stopped agent left running")
     stop.set_defaults(command=_stop_jobs)
     _host_options(stop)
+    renew = commands.add_parser(
+        "re-enrol", help="enrol this machine anew with a token from its page; stop the agent first"
+    )
+    renew.add_argument("--url", required=True, help="address of the platform")
+    renew.add_argument("--name", help="how this machine is called (default: its host name)")
+    renew.add_argument("--token-file", type=Path, help="file with the token (else GPUNEX_TOKEN, or a prompt)")
+    renew.set_defaults(command=_re_enrol)
+    _host_options(renew)
     status = commands.add_parser("status", help="say whether this machine is enrolled and the platform answers it")
     status.add_argument("--state", type=Path, default=DEFAULT_STATE, help="folder of the agent")
     status.add_argument("--within", type=float, default=WITHIN_S, help="seconds since the last answer that count")
@@ -126,6 +134,17 @@ def _check(options: argparse.Namespace) -> int:
 
 def _stop_jobs(options: argparse.Namespace) -> int:
     print(f"{jobs_stop(_settings(options))} jobs ended")
+    return ExitCode.CLEAN
+
+
+def _re_enrol(options: argparse.Namespace) -> int:
+    settings = _settings(options)
+    settings.check()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    machine_id = machine_renew(settings, stop)
+    print(f"machine {machine_id} has enrolled anew; start the agent" if machine_id else "stopped before the answer")
     return ExitCode.CLEAN
 
 

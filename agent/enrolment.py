@@ -34,12 +34,7 @@ def identity_ensure(
         client.authorize(identity.credential)
         _token_forget(settings)
         return identity
-    token = token_read(settings)
-    if token is None:
-        raise AgentError(
-            "enrolment token: found none, allowed: the token from the approval e-mail in GPUNEX_TOKEN, in --token-file, "
-            "or typed at the prompt of a terminal"
-        )
+    token = _token(settings)
     if identity is None:
         identity = store.identity_create(credential=credential_make(), url=settings.url.rstrip("/"))
     request = EnrolRequest(
@@ -71,6 +66,53 @@ def _token_forget(settings: Settings) -> None:
         file.unlink(missing_ok=True)
     except OSError as error:
         log.warning("the used token could not be deleted", extra={"file": str(file), "why": str(error)})
+
+
+def identity_renew(
+    settings: Settings, store: StateStore, client: PlatformClient, host: Host, *, simulated: bool, stop: threading.Event
+) -> Identity | None:
+    """Enrol this machine anew with a token made for it, and keep everything else; null when stopped before the answer.
+
+    Until the platform says yes the old identity stays; asking again after a lost answer asks the same. Raises AgentError
+    (nothing to renew, another platform, no token) and EnrolmentRefused.
+    """
+    identity = store.identity_get()
+    if identity is None or identity.machine_id is None:
+        raise AgentError("--state: found no enrolled machine, allowed: the folder of one; `run` enrols a new machine")
+    if not _same_platform(identity.url, settings.url.rstrip("/")):
+        raise AgentError(f"--url: found {settings.url}, allowed: {identity.url}, where this machine is enrolled")
+    token = _token(settings)
+    key, credential = store.identity_anew(credential_make())
+    request = EnrolRequest(
+        protocol=PROTOCOL,
+        token=token,
+        idempotency_key=key,
+        credential=credential,
+        boot_id=boot_id(),
+        agent_version=AGENT_VERSION,
+        simulated=simulated,
+        host=host,
+    )
+    try:
+        machine_id = _enrol(client, request, stop)
+    except EnrolmentRefused:
+        store.identity_anew_end(None)
+        raise
+    if machine_id is None:
+        return None
+    store.identity_anew_end(machine_id)
+    _token_forget(settings)
+    return store.identity_get()
+
+
+def _token(settings: Settings) -> str:
+    token = token_read(settings)
+    if token is None:
+        raise AgentError(
+            "enrolment token: found none, allowed: the token from the approval e-mail in GPUNEX_TOKEN, in --token-file, "
+            "or typed at the prompt of a terminal"
+        )
+    return token
 
 
 def _same_platform(enrolled: str, given: str) -> bool:

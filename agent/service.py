@@ -11,14 +11,16 @@ from agent.benchmarks import BenchmarkManager
 from agent.client import PlatformClient
 from agent.config import Settings
 from agent.contact import Contact
-from agent.enrolment import identity_ensure
+from agent.enrolment import identity_ensure, identity_renew
 from agent.errors import ExitCode
+from agent.host import host_read
 from agent.leases import GpuLeases
 from agent.logship import LogShipper
 from agent.outbox import OutboxSender
 from agent.pacing import Alarm
 from agent.reconciler import Reconciler
 from agent.registry import probe_make, runtime_make
+from agent.runtime.base import EngineFacts
 from agent.state import StateStore
 from agent.sync import SyncLoop, SyncParts
 from agent.watch import HostWatch
@@ -92,6 +94,20 @@ def serve(settings: Settings, stop: threading.Event) -> ExitCode:
         reconciler.join(_JOIN_S)
         log.info("stopped", extra={"code": int(code)})
         return code
+
+
+def machine_renew(settings: Settings, stop: threading.Event) -> str | None:
+    """Enrol the folder's machine anew; its id, or null when stopped before the answer. Raises AgentError."""
+    with ExitStack() as stack:
+        store = StateStore(settings.state)
+        stack.callback(store.close)
+        client = PlatformClient(settings.url)
+        stack.callback(client.close)
+        probe, _runner = probe_make(settings)
+        stack.callback(probe.close)
+        host = host_read(settings, EngineFacts(), None, None)
+        identity = identity_renew(settings, store, client, host, simulated=probe.simulated, stop=stop)
+        return None if identity is None else identity.machine_id
 
 
 def _threads_start(failed: threading.Event, targets: dict[str, Callable[[], None]]) -> dict[str, threading.Thread]:

@@ -19,7 +19,7 @@ from agent.clock import wall_iso
 from agent.errors import AgentError
 from agent_protocol.messages import Event
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # Above this, events that can be missed (Xids, orphans) are dropped; reports of ends never are.
 OUTBOX_SOFT_LIMIT = 5_000
 
@@ -28,7 +28,7 @@ CREATE TABLE identity (
     only INTEGER PRIMARY KEY CHECK (only = 1),
     idempotency_key TEXT NOT NULL, credential TEXT NOT NULL, url TEXT NOT NULL, machine_id TEXT,
     boot_id TEXT, sequence INTEGER NOT NULL DEFAULT 0, contact_boot_id TEXT, contact_boot_s REAL,
-    next_credential TEXT
+    next_credential TEXT, anew_key TEXT, anew_credential TEXT
 );
 CREATE TABLE attempt (
     attempt_id TEXT PRIMARY KEY, job_id TEXT NOT NULL, number INTEGER NOT NULL, token TEXT NOT NULL, name TEXT NOT NULL,
@@ -45,7 +45,10 @@ CREATE TABLE outbox (
 
 
 # From the version before each to it; a folder is never brought back.
-_UPGRADES = {2: "ALTER TABLE identity ADD COLUMN next_credential TEXT"}
+_UPGRADES = {
+    2: "ALTER TABLE identity ADD COLUMN next_credential TEXT",
+    3: "ALTER TABLE identity ADD COLUMN anew_key TEXT; ALTER TABLE identity ADD COLUMN anew_credential TEXT",
+}
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,27 @@ class StateStore:
             connection.execute(
                 "UPDATE identity SET credential = next_credential, next_credential = NULL WHERE next_credential IS NOT NULL"
             )
+
+    def identity_anew(self, credential: str) -> tuple[str, str]:
+        """(idempotency key, credential) of the enrolment anew that is under way, or of one that begins now, on disk."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE identity SET anew_key = ?, anew_credential = ? WHERE anew_key IS NULL",
+                (str(uuid4()), credential),
+            )
+            row = connection.execute("SELECT anew_key, anew_credential FROM identity").fetchone()
+        return row["anew_key"], row["anew_credential"]
+
+    def identity_anew_end(self, machine_id: str | None) -> None:
+        """The platform has answered: this is who we are from now on; null: it said no, and nothing has changed."""
+        with self._transaction() as connection:
+            if machine_id is not None:
+                connection.execute(
+                    "UPDATE identity SET idempotency_key = anew_key, credential = anew_credential, machine_id = ?, "
+                    "next_credential = NULL",
+                    (machine_id,),
+                )
+            connection.execute("UPDATE identity SET anew_key = NULL, anew_credential = NULL")
 
     def sequence_next(self, boot_id: str) -> int:
         """The next sync's sequence, on disk before it is sent; starts at 1 in each boot."""

@@ -41,6 +41,8 @@ class Seen(NamedTuple):
     boot_id: str
     sequence: int
     at: datetime
+    credential: str = ""
+    """Which one spoke: under a new one (enrolled anew) sequences begin anew."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Track:
     boot_id: str
     sequence: int
     at: float
+    credential: str = ""
     earlier_boots: list[str] = field(default_factory=list)
     strikes: list[float] = field(default_factory=list)
 
@@ -57,8 +60,8 @@ class Track:
 def judge(track: Track | None, seen: Seen) -> Track:
     """The track after one more observation; a strike is added when it contradicts what was seen before. Pure."""
     at = seen.at.timestamp()
-    if track is None:
-        return Track(seen.boot_id, seen.sequence, at)
+    if track is None or seen.credential != track.credential:
+        return Track(seen.boot_id, seen.sequence, at, seen.credential, strikes=[] if track is None else track.strikes)
     if seen.boot_id == track.boot_id and seen.sequence > track.sequence:
         return replace(track, sequence=seen.sequence, at=at)
     contradicts = seen.boot_id == track.boot_id or seen.boot_id in track.earlier_boots
@@ -68,7 +71,7 @@ def judge(track: Track | None, seen: Seen) -> Track:
     if seen.boot_id == track.boot_id:
         return replace(track, strikes=strikes)
     earlier = [track.boot_id, *(boot for boot in track.earlier_boots if boot != seen.boot_id)][:EARLIER_BOOTS]
-    return Track(seen.boot_id, seen.sequence, at, earlier, strikes)
+    return Track(seen.boot_id, seen.sequence, at, seen.credential, earlier, strikes)
 
 
 def guard_note(observations: Sequence[Seen]) -> None:

@@ -46,13 +46,13 @@ class Batch:
         self._started = False
         self._stopping = threading.Event()
 
-    def note(self, beat: Heartbeat, *, sequence: int) -> None:
+    def note(self, beat: Heartbeat, *, sequence: int, credential: str = "") -> None:
         """Take a sync's heartbeat; the newest per machine counts."""
         with self._lock:
             if len(self._beats) < MAX_WAITING or beat.machine_id in self._beats:
                 self._beats[beat.machine_id] = beat
             if len(self._seen) < MAX_WAITING:
-                self._seen.append(Seen(beat.machine_id, beat.boot_id, sequence, beat.at))
+                self._seen.append(Seen(beat.machine_id, beat.boot_id, sequence, beat.at, credential))
         if not self._started:
             self._start()
 

@@ -71,7 +71,10 @@ def sync(request: HttpRequest) -> HttpResponse:
         raise UpgradeRequired(f"Agent {message.agent_version} is too old; run the installer again.")
     now = clock.now()
     telemetry = [reading.to_dict() for reading in message.telemetry]
-    BATCH.note(Heartbeat(session.machine.id, now, message.boot_id, telemetry), sequence=message.sequence)
+    spoke = session.credential.credential_id.hex if session.credential else ""
+    BATCH.note(
+        Heartbeat(session.machine.id, now, message.boot_id, telemetry), sequence=message.sequence, credential=spoke
+    )
     _credential_used(session, now)
     moved = _session_changed(session, message, now)
     moved |= _statuses_came(session, message, now)

@@ -27,15 +27,15 @@ PROVIDER = Moves(
     {"active": {"suspended", "closed"}, "suspended": {"active", "closed"}, "closed": set()},
 )
 
-# A new machine takes no customer's job until its owner has confirmed it. Retired and revoked are final: the machine
-# comes back by enrolling again, as a new row.
+# A new machine takes no customer's job until its owner has confirmed it, nor does one that enrolled anew out of quarantine.
+# Retired and revoked are final: the machine comes back by enrolling again, as a new row.
 MACHINE = Moves(
     "status",
     {
         "pending_confirmation": {"active", "retired", "quarantined", "revoked"},
         "active": {"draining", "retired", "quarantined", "revoked"},
         "draining": {"active", "retired", "quarantined", "revoked"},
-        "quarantined": {"active", "retired", "revoked"},
+        "quarantined": {"active", "pending_confirmation", "retired", "revoked"},
         "retired": set(),
         "revoked": set(),
     },

@@ -29,6 +29,7 @@ class Run(BaseModel):
         SURPRISE = "surprise", _("At random")
         RETEST = "retest", _("Retest")
         CHANGE = "change", _("Driver or card changed")
+        CLASH = "clash", _("Another machine claims the card")
 
     gpu = models.ForeignKey("providers.Gpu", on_delete=models.PROTECT, related_name="benchmark_runs")
     machine = models.ForeignKey("providers.Machine", on_delete=models.PROTECT, related_name="benchmark_runs")

@@ -22,6 +22,7 @@ from core.ids import uuid7
 from core.locks import lock_rows
 from core.states import SYSTEM, actor_name
 from providers.models import Gpu, Machine
+from providers.services import gpu_hold
 
 MEASURED_MACHINES = (Machine.Status.PENDING_CONFIRMATION, Machine.Status.ACTIVE, Machine.Status.DRAINING)
 """A new machine is measured before its owner has confirmed it, so that the verdict is there when it is."""
@@ -30,6 +31,10 @@ RETEST_EVERY = timedelta(hours=1)
 WEEKLY = timedelta(days=7)
 JITTER_HOURS = 24
 """Spread over a day by the card's id, so that a fleet that enrolled at once is not measured at once."""
+CLASH_LOST = ("gpu_missing", "no_cuda")
+"""What a host says that does not have the card."""
+CLASH_ATTEMPTS = 3
+"""A busy or interrupted card may answer a little later; one that never answers is not there."""
 BACKOFF = (timedelta(minutes=2), timedelta(minutes=10), timedelta(hours=1), timedelta(hours=6))
 """Waits after a run that failed or got no answer; the last repeats, so that a host that comes back is measured by itself."""
 
@@ -130,7 +135,13 @@ def weekly_wait(gpu_id: UUID) -> timedelta:
 
 
 def run_repeat(run: Run, *, now: datetime) -> None:
-    """Ask again, after a wait that grows, for a run that failed or got no answer."""
+    """Ask again, after a wait that grows, for a run that failed or got no answer.
+
+    A run that was to prove a card against another machine's claim is not repeated for ever: the card is held then.
+    """
+    if run.trigger == Run.Trigger.CLASH and (run.reason in CLASH_LOST or run.attempt >= CLASH_ATTEMPTS):
+        gpu_hold(gpu_id=run.gpu_id, now=now)
+        return
     wait = BACKOFF[min(run.attempt, len(BACKOFF)) - 1]
     runs_request(
         gpus=[run.gpu], trigger=run.trigger, now=now, requested_by=run.requested_by, attempt=run.attempt + 1, wait=wait

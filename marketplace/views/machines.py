@@ -31,6 +31,7 @@ from providers.services import (
     machine_drain,
     machine_resume,
     machine_retire,
+    reenrolment_token_issue,
 )
 from reliability.selectors import outages_of, seen_last
 
@@ -43,8 +44,9 @@ ACTIONS: dict[str, Callable[..., Machine]] = {
 }
 OFFERED = {
     "pending_confirmation": ("confirm", "retire"),
-    "active": ("drain", "rotate", "retire"),
-    "draining": ("resume", "rotate", "retire"),
+    "active": ("drain", "rotate", "enrol-anew", "retire"),
+    "draining": ("resume", "rotate", "enrol-anew", "retire"),
+    "quarantined": ("enrol-anew", "retire"),
 }
 """What a page offers in which status; the services decide what is allowed."""
 
@@ -52,6 +54,11 @@ OFFERED = {
 @login_required
 @require_safe
 def machine(request: PersonRequest, machine_id: UUID) -> HttpResponse:
+    return _page(request, machine_id)
+
+
+def _page(request: PersonRequest, machine_id: UUID, *, secret: str = "") -> HttpResponse:
+    """The machine's page; ``secret`` is a token to enrol it anew, shown this once."""
     provider, row = machine_or_404(request, machine_id)
     now, gpus = clock.now(), list(row.gpus.all())
     verdicts = verdict_of([gpu.pk for gpu in gpus])
@@ -67,8 +74,12 @@ def machine(request: PersonRequest, machine_id: UUID) -> HttpResponse:
         "runs": runs_open(gpu.pk for gpu in gpus),
         "panel": telemetry_panel(row, span=request.GET.get("span", LIVE), now=now),
         "countries": approved_countries(provider),
+        "secret": secret,
     }
-    return render(request, "marketplace/machine.html", context)
+    response = render(request, "marketplace/machine.html", context)
+    if secret:
+        response["Cache-Control"] = "no-store"
+    return response
 
 
 def _telemetry(machine: Machine) -> dict[str, dict[str, Any]]:
@@ -84,6 +95,8 @@ def _telemetry(machine: Machine) -> dict[str, dict[str, Any]]:
 @require_POST
 def machine_act(request: PersonRequest, machine_id: UUID, action: str) -> HttpResponse:
     _provider, row = machine_or_404(request, machine_id)
+    if action == "enrol-anew":
+        return _enrol_anew(request, row)
     verb = ACTIONS.get(action)
     if verb is None:
         raise Http404
@@ -102,6 +115,15 @@ def machine_act(request: PersonRequest, machine_id: UUID, action: str) -> HttpRe
         }
         messages.success(request, done[action])
     return redirect("marketplace_machine", machine_id=machine_id)
+
+
+def _enrol_anew(request: PersonRequest, row: Machine) -> HttpResponse:
+    try:
+        _token, secret = reenrolment_token_issue(machine=row, actor=request.user, now=clock.now())
+    except DomainError as error:
+        messages.error(request, error.message)
+        return redirect("marketplace_machine", machine_id=row.pk)
+    return _page(request, row.pk, secret=secret)
 
 
 @login_required

@@ -30,6 +30,7 @@ class Gpu(BaseModel):
         OVER_APPROVED = "over_approved", _("More cards of this model than were approved.")
         DECLINED = "declined", _("The request to add this card was declined.")
         UUID_ELSEWHERE = "uuid_elsewhere", _("Another machine reports the same card.")
+        IDENTITY = "identity", _("Another machine claims this card, and this one could not prove that it has it.")
         MIG = "mig", _("MIG is on; only whole cards are offered.")
         GONE = "gone", _("The machine no longer reports this card.")
         LOST = "lost", _("The card fell off the bus.")

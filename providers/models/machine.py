@@ -76,6 +76,8 @@ class MachineCredential(BaseModel):
 
     machine = models.ForeignKey(Machine, on_delete=models.PROTECT, related_name="credentials")
     secret_hash = models.BinaryField(max_length=32, unique=True)
+    enrol_key = models.UUIDField(null=True, blank=True, unique=True)
+    """The idempotency key of the new enrolment that brought it; null for the first one's and for changed credentials."""
     used_at = models.DateTimeField(null=True, blank=True)
     """When it first opened a sync; until then its predecessor works too."""
     revoked_at = models.DateTimeField(null=True, blank=True)

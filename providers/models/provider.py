@@ -44,6 +44,8 @@ class EnrolmentToken(BaseModel):
     uses = models.PositiveIntegerField()
     uses_left = models.PositiveIntegerField()
     revoked_at = models.DateTimeField(null=True, blank=True)
+    machine = models.ForeignKey("providers.Machine", on_delete=models.PROTECT, related_name="+", null=True, blank=True)
+    """The machine that enrols anew with it; null: any host becomes a new machine."""
     issued_by = models.CharField(max_length=80)
 
     class Meta:

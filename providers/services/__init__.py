@@ -12,7 +12,7 @@ from providers.services.credentials import (
     machine_credential_use,
 )
 from providers.services.enrolment import Enrolled, machine_enrol
-from providers.services.gpus import gpu_accept, gpu_decline, gpu_release, gpu_request
+from providers.services.gpus import gpu_accept, gpu_decline, gpu_hold, gpu_release, gpu_request
 from providers.services.inventory import (
     gpu_left_rejudge,
     machine_inventory_record,
@@ -42,7 +42,7 @@ from providers.services.reviews import (
 )
 from providers.services.schedules import schedule_parse, schedule_set, schedules_sweep
 from providers.services.sessions import machine_session_record
-from providers.services.tokens import enrolment_token_issue, enrolment_token_revoke
+from providers.services.tokens import enrolment_token_issue, enrolment_token_revoke, reenrolment_token_issue
 
 __all__ = [
     "ApplicationInput",
@@ -61,6 +61,7 @@ __all__ = [
     "enrolment_token_revoke",
     "gpu_accept",
     "gpu_decline",
+    "gpu_hold",
     "gpu_left_rejudge",
     "gpu_release",
     "gpu_request",
@@ -93,6 +94,7 @@ __all__ = [
     "provider_fleet_rejudge",
     "provider_reinstate",
     "provider_suspend",
+    "reenrolment_token_issue",
     "schedule_parse",
     "schedule_set",
     "schedules_sweep",

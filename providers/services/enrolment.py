@@ -13,10 +13,14 @@ from django.utils.translation import gettext as _
 
 from agent_protocol.messages import Host
 from agent_protocol.version import MINIMUM_AGENT_VERSION, version_at_least
-from core import news
+from core import bell, news
 from core.errors import Conflict, Denied, Unauthorized, UpgradeRequired
 from core.ids import secret_hash
+from core.locks import lock_rows
 from providers.models import EnrolmentToken, Machine, MachineCredential, Provider
+from providers.selectors.credentials import credentials_forget
+from providers.services.plans import machine_channel
+from providers.states import MACHINE, MACHINE_LIVE
 
 
 class Enrolled(NamedTuple):
@@ -37,7 +41,8 @@ def machine_enrol(
     host: Host,
     now: datetime,
 ) -> Enrolled:
-    """Enrol a host under a token. The same token, key and credential again give the same machine.
+    """Enrol a host under a token. The same token, key and credential again give the same machine. A token that was made for a
+    machine (reenrolment_token_issue) brings that one back, under the new credential alone.
 
     Raises Unauthorized ``token_unknown`` | ``token_revoked`` | ``token_expired`` | ``token_used_up``; Denied
     ``simulated_refused`` (a simulated host outside demo mode) | ``provider_not_active``; Conflict ``key_foreign`` (the
@@ -59,8 +64,13 @@ def machine_enrol(
             before = Machine.objects.filter(enrol_key=key).first()
             if before is not None:
                 return Enrolled(_known(before, row, credential_hash), created=False)
+            if row.machine_id is not None and _again(row, key, credential_hash):
+                return Enrolled(Machine.objects.get(pk=row.machine_id), created=False)
             _open(row, now)
             EnrolmentToken.objects.filter(pk=row.pk).update(uses_left=F("uses_left") - 1)
+            if row.machine_id is not None:
+                machine = _anew(row, key, credential_hash, boot_id, agent_version, simulated, host, now)
+                return Enrolled(machine, created=True)
             machine = _machine(row, key, boot_id, agent_version, simulated, host, now)
             MachineCredential.objects.create(machine=machine, secret_hash=credential_hash, used_at=now, created_at=now)
             news.publish("machine.state", machine.pk, now=now)
@@ -82,6 +92,50 @@ def _known(machine: Machine, token: EnrolmentToken, credential_hash: bytes) -> M
         raise Conflict(_("This machine has been removed; enrol it anew."), code="machine_gone")
     if not mine.exists():
         raise _foreign()
+    return machine
+
+
+def _again(token: EnrolmentToken, key: UUID, credential_hash: bytes) -> bool:
+    """Whether this very request has brought the machine back before."""
+    made = MachineCredential.objects.filter(enrol_key=key, machine=token.machine_id, revoked_at__isnull=True).first()
+    return made is not None and bytes(made.secret_hash) == credential_hash
+
+
+def _anew(
+    token: EnrolmentToken,
+    key: UUID,
+    credential_hash: bytes,
+    boot_id: str,
+    agent_version: str,
+    simulated: bool,
+    host: Host,
+    now: datetime,
+) -> Machine:
+    """The same machine under a new credential: whoever had one until now, host or copy, is shut out at once."""
+    (machine,) = lock_rows(Machine.objects.select_related("provider"), [token.machine_id])
+    if machine.status not in MACHINE_LIVE:
+        raise Conflict(_("This machine has been removed; enrol it anew."), code="machine_gone")
+    if simulated != machine.simulated:
+        raise Denied(_("A simulated machine stays one, and a real one too."), code="simulated_refused")
+    MachineCredential.objects.filter(machine=machine, revoked_at__isnull=True).update(revoked_at=now)
+    MachineCredential.objects.create(
+        machine=machine, secret_hash=credential_hash, enrol_key=key, used_at=now, created_at=now
+    )
+    columns = host_columns(host) | {"boot_id": boot_id, "sequence": 0, "agent_version": agent_version}
+    Machine.objects.filter(pk=machine.pk).update(**columns)
+    if machine.status == Machine.Status.QUARANTINED:
+        changes = {"status_reason": ""}
+        MACHINE.move(
+            machine,
+            to=Machine.Status.PENDING_CONFIRMATION,
+            at=now,
+            actor=f"token:{token.pk}",
+            reason="enrolled_anew",
+            changes=changes,
+        )
+    news.publish("machine.state", machine.pk, now=now)
+    credentials_forget(machine.pk)
+    bell.ring(machine_channel(machine.pk), event="revoke")
     return machine
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.db import transaction
 from django.utils.translation import gettext as _
@@ -69,7 +70,7 @@ def gpu_accept(*, gpu: Gpu, model: GpuModel, reviewer: object, reason: str, now:
         if any(other.status == Gpu.Status.ACTIVE for other in others):
             raise Conflict(_("Another machine offers this very card."), code="uuid_elsewhere")
         for other in others:
-            if other.status == Gpu.Status.UNAVAILABLE:
+            if other.status == Gpu.Status.UNAVAILABLE or other.reason == Gpu.Reason.IDENTITY:
                 gpu_retire(other, reason=Gpu.Reason.MOVED, actor=reviewer, now=now)
         changes = {"reason": "", "model_id": model.pk, "accepted": True, "declined": ""}
         GPU.move(gpu, to=Gpu.Status.ACTIVE, at=now, actor=reviewer, reason=reason, changes=changes)
@@ -105,6 +106,28 @@ def _answer(gpu: Gpu, kind: str, reason: str, now: datetime) -> None:
         url=f"/provider/machines/{gpu.machine_id}/",
         now=now,
     )
+
+
+def gpu_hold(*, gpu_id: UUID, now: datetime) -> bool:
+    """An incumbent that another machine's claim put to the proof could not prove its card: it waits for a reviewer as well.
+
+    False when it was not on offer any more.
+    """
+    with transaction.atomic():
+        (row,) = lock_rows(Gpu.objects.all(), [gpu_id])
+        if row.status != Gpu.Status.ACTIVE:
+            return False
+        reason = Gpu.Reason.IDENTITY
+        GPU.move(row, to=Gpu.Status.NEEDS_REVIEW, at=now, reason=reason, changes={"reason": reason, "accepted": False})
+        notification_send(
+            kind="gpu_held",
+            party=row.machine.provider.party,
+            context={"card": row.reported_name, "uuid": row.uuid, "machine": row.machine.name},
+            url=f"/provider/machines/{row.machine_id}/",
+            now=now,
+        )
+        news.publish("machine.inventory", row.machine_id, now=now)
+    return True
 
 
 def gpu_release(*, gpu: Gpu, actor: object, now: datetime) -> Gpu:

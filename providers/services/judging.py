@@ -66,6 +66,8 @@ def _judge(
     model_id = found.model or (before.model_id if before is not None else None)
     if not _on_offer(before) and _elsewhere(machine, reported.uuid, before, now):
         return Verdict(Gpu.Status.NEEDS_REVIEW, Reason.UUID_ELSEWHERE, model_id)
+    if before is not None and before.reason == Reason.IDENTITY:
+        return Verdict(Gpu.Status.NEEDS_REVIEW, Reason.IDENTITY, model_id)  # until a reviewer has looked
     if reported.health in _BROKEN:
         return Verdict(Gpu.Status.UNAVAILABLE, _BROKEN[reported.health], model_id)
     if reported.mig_enabled or reported.uuid.startswith("MIG-"):
@@ -100,7 +102,7 @@ def _elsewhere(machine: Machine, uuid: str, before: Gpu | None, now: datetime) -
     others = Gpu.objects.filter(uuid=uuid, machine__status__in=MACHINE_LIVE).exclude(machine=machine)
     for other in others.exclude(status=Gpu.Status.RETIRED).select_related("machine"):
         newcomer = before is not None and before.first_seen_at < other.first_seen_at
-        if newcomer or other.status == Gpu.Status.NEEDS_REVIEW:
+        if newcomer or (other.status == Gpu.Status.NEEDS_REVIEW and other.reason != Reason.IDENTITY):
             continue  # it is held itself, or never was on offer
         if other.machine.provider_id == machine.provider_id and other.reason == Reason.GONE:
             gpu_retire(other, reason=Reason.MOVED, actor=f"machine:{machine.pk}", now=now)

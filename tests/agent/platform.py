@@ -53,6 +53,7 @@ class FakePlatform:
         self.withhold_items = False
         self.revoked = False
         self.rotate = False
+        self.same_machine: str | None = None
         self.replaced: set[str] = set()
         self.clock_ahead_s = 0.0
         self.partitioned = False
@@ -155,7 +156,7 @@ class FakePlatform:
             if request.token not in self.accepted_tokens:
                 raise Refusal(400, "token_invalid")
             known = request.idempotency_key in self.machines
-            machine = self.machines.setdefault(request.idempotency_key, str(uuid4()))
+            machine = self.machines.setdefault(request.idempotency_key, self.same_machine or str(uuid4()))
             self.credentials[_hash(request.credential)] = machine
             return (200 if known else 201), {
                 "machine_id": machine,

@@ -1,13 +1,16 @@
 """A credential changes hands without locking anybody out, whatever reply or process is lost; a wrong clock breaks nothing."""
 
+import hashlib
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from agent.state import StateStore
 from tests.agent.host import AgentHost, attempt_body, ended, running
-from tests.agent.platform import FakePlatform
+from tests.agent.platform import TOKEN, FakePlatform
 from tests.agent.waiting import eventually
 
 
@@ -94,12 +97,68 @@ def test_a_replaced_credential_is_no_revocation(platform: FakePlatform, host: Ag
     assert host.job_running(body)
 
 
+def renew(host: AgentHost, token: str = TOKEN) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "agent", "re-enrol", "--url", host.url, "--state", str(host.state)]
+    options = ["--runtime", "process", "--probe", "simulated", "--simulated-profile", str(host.profile)]
+    return subprocess.run(
+        [*command, *options],
+        cwd=host.folder,
+        env={**host.environment, "GPUNEX_TOKEN": token},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_a_machine_enrols_anew_and_its_job_goes_on(platform: FakePlatform, host: AgentHost) -> None:
+    body = attempt_body("sleep 600")
+    platform.plan_put("attempt", body)
+    host.start()
+    running(platform, body)
+    busy = renew(host)
+    assert (busy.returncode, "another agent is using" in busy.stderr) == (2, True)
+    host.terminate()
+    (machine,) = platform.machines.values()
+    platform.same_machine = machine
+    before = credential(host)
+    platform.fault("/enrol", count=1)  # the answer is lost, and asked for again
+    renewed = renew(host)
+    assert (renewed.returncode, machine in renewed.stdout) == (0, True), renewed.stderr
+    assert credential(host) != before
+    assert len(platform.machines) == 2, "one key each, whatever got lost"
+    assert set(platform.machines.values()) == {machine}
+    platform.replaced = {hashlib.sha256(before.encode()).hexdigest()}
+    seen = len(platform.syncs)
+    host.start()
+    eventually(lambda: len(platform.syncs) > seen + 1, "syncs under the new credential", 60)
+    assert platform.state(body["attempt_id"]) == "running"
+    assert host.job_running(body)
+
+
+def test_a_refused_enrolment_anew_changes_nothing(platform: FakePlatform, host: AgentHost) -> None:
+    nothing = renew(host)
+    assert (nothing.returncode, "no enrolled machine" in nothing.stderr) == (2, True)
+    host.start()
+    eventually(lambda: platform.syncs, "a sync", 60)
+    host.terminate()
+    before = credential(host)
+    assert renew(host, "gpxe_expired").returncode == 4
+    assert credential(host) == before
+    seen = len(platform.syncs)
+    host.start()
+    eventually(lambda: len(platform.syncs) > seen, "it is still the same machine", 60)
+
+
 def test_a_state_folder_of_the_version_before_is_brought_forward(tmp_path: Path) -> None:
     store = StateStore(tmp_path / "state")
     store.identity_create(credential="gpxa_1", url="u")
     store.close()
     with sqlite3.connect(tmp_path / "state" / "agent.sqlite3") as connection:
-        connection.executescript("ALTER TABLE identity DROP COLUMN next_credential; PRAGMA user_version = 1")
+        connection.executescript(
+            "ALTER TABLE identity DROP COLUMN next_credential; ALTER TABLE identity DROP COLUMN anew_key;"
+            "ALTER TABLE identity DROP COLUMN anew_credential; PRAGMA user_version = 1"
+        )
     store = StateStore(tmp_path / "state")
     assert store.credential_next("gpxa_2") == store.credential_next("gpxa_3") == "gpxa_2"
     store.credential_switch()

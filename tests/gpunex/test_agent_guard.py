@@ -40,6 +40,13 @@ def test_an_earlier_boot_that_speaks_again_is_a_strike() -> None:
     assert len(track.strikes) == STRIKES
 
 
+def test_a_new_credential_begins_anew() -> None:
+    track = judge(None, Seen(MACHINE, "a", 900, START, "old"))
+    for number in range(1, 5):
+        track = judge(track, Seen(MACHINE, "a", number, START + timedelta(seconds=15 * number), "new"))
+    assert (track.sequence, track.strikes) == (4, [])
+
+
 def test_old_strikes_fade() -> None:
     track = told((0, "a", 5), (10, "a", 5), (STRIKE_SECONDS + 20, "a", 5))
     assert len(track.strikes) == 1
