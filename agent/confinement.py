@@ -38,6 +38,7 @@ NO_GPU = "void"
 # These steer the loader and NVIDIA's runtime hook; what a customer or an image says in them would reach the host's side
 # of the sandbox (CVE-2025-23266 was a hook that inherited an image's LD_PRELOAD).
 STEERING_PREFIXES = ("LD_", "NVIDIA_")
+STEERING_NAMES = frozenset({"GLIBC_TUNABLES"})
 # Where a loader may look: folders that a container cannot write to, in the host's view as well as in its own.
 _LIBRARY_ROOTS = ("/usr/", "/opt/", "/lib/", "/lib64/")
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9._+/-]*")
@@ -50,7 +51,7 @@ def bridge_name(network: str) -> str:
 
 def is_steering(name: str) -> bool:
     """Whether an environment variable speaks to the loader or to GPU injection."""
-    return name.startswith(STEERING_PREFIXES)
+    return name in STEERING_NAMES or name.startswith(STEERING_PREFIXES)
 
 
 def gpu_environment(gpu_uuids: list[str]) -> dict[str, str]:

@@ -18,11 +18,14 @@ DEFAULT_SOCKET = Path("/run/gpunex/guard.sock")
 DEFAULT_ENGINE = Path("/var/run/docker.sock")
 _REGISTRY = re.compile(r"[a-z0-9.-]+(?::[0-9]{1,5})?")
 
+# Of sysexits.h: it may work the next time. Whoever watches over the guard starts it again.
+_ENGINE_AWAY = 75
+
 log = logging.getLogger("guard")
 
 
 def main(arguments: list[str]) -> int:
-    """0 when stopped on request, 2 for wrong options or a socket that cannot be made."""
+    """0 when stopped on request, 2 for wrong options or a socket that cannot be made, 75 when the engine stays away."""
     options = _parser().parse_args(arguments)
     journal_start(options.log_level)
     policy = Policy(
@@ -34,11 +37,11 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        GuardServer(options.socket, Engine(str(options.engine)), policy).serve(stop)
+        stopped = GuardServer(options.socket, Engine(str(options.engine)), policy).serve(stop)
     except OSError as error:
         print(f"gpunex-guard: --socket: found {options.socket} ({error}), allowed: a new socket", file=sys.stderr)
         return 2
-    return 0
+    return 0 if stopped else _ENGINE_AWAY
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -4,6 +4,7 @@ import json
 import re
 import select
 import socket
+import time
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from typing import Any
@@ -46,6 +47,12 @@ class Engine:
 
     def __init__(self, address: str) -> None:
         self._address = address
+        self._away_since: float | None = None
+
+    def away_s(self) -> float:
+        """For how long every attempt to reach it has failed; 0 while it answers, or nobody has asked."""
+        since = self._away_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def call(
         self,
@@ -98,10 +105,13 @@ class Engine:
         try:
             connection.settimeout(_CONNECT_S)
             connection.connect(self._address)
+            self._away_since = None
             connection.settimeout(timeout_s)
             connection.sendall(head.encode("ascii") + b"\r\n" + content)
         except OSError as error:
             connection.close()
+            if self._away_since is None:
+                self._away_since = time.monotonic()
             raise EngineAway(type(error).__name__) from None
         return connection
 

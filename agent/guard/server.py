@@ -20,6 +20,9 @@ MAX_CONNECTIONS = 64
 _REQUEST_S = 10.0
 _ANSWER_S = 30.0
 _LOOK_S = 0.5
+# A container holds the socket that the engine had when the container was started. An engine that made a new one (some do
+# when they restart, and with live-restore the guard goes on) is out of reach until the guard is started again.
+PATIENCE_S = 60.0
 _BACKLOG = 128
 
 log = logging.getLogger("guard")
@@ -28,42 +31,49 @@ log = logging.getLogger("guard")
 class GuardServer:
     """`path`: where the agent finds the socket. The folder decides who reaches it, the group who may use it."""
 
-    def __init__(self, path: Path, engine: Engine, policy: Policy) -> None:
+    def __init__(self, path: Path, engine: Engine, policy: Policy, *, patience_s: float = PATIENCE_S) -> None:
         self._path = path
         self._engine = engine
         self._policy = policy
+        self._patience_s = patience_s
         self._workspaces = Workspaces(engine)
         self._slots = threading.Semaphore(MAX_CONNECTIONS)
         self._listener: socket.socket | None = None
 
-    def serve(self, stop: threading.Event) -> None:
-        """Until `stop` is set. Raises OSError where the socket cannot be made."""
+    def serve(self, stop: threading.Event) -> bool:
+        """Until `stop` is set; false when the engine was away for too long. Raises OSError where no socket can be made."""
         self._listener = self._listen()
         log.info("listening", extra={"socket": str(self._path)})
         try:
             while not stop.is_set():
+                if self._engine.away_s() > self._patience_s:
+                    log.error("the engine stays away; ending, so that a new start finds a new socket of its")
+                    return False
                 try:
                     connection, _ = self._listener.accept()
                 except TimeoutError:
                     continue
                 self._accepted(connection)
+            return True
         finally:
             self._listener.close()
             self._path.unlink(missing_ok=True)
 
     def _listen(self) -> socket.socket:
-        # A socket that an earlier guard left behind; anything else of this name is not ours to remove.
-        if os.path.lexists(self._path):
-            if not stat.S_ISSOCK(os.lstat(self._path).st_mode):
-                raise FileExistsError(f"{self._path} is no socket")
-            self._path.unlink()
+        # A socket that an earlier guard left behind is replaced; anything else of this name is not ours to remove.
+        if os.path.lexists(self._path) and not stat.S_ISSOCK(os.lstat(self._path).st_mode):
+            raise FileExistsError(f"{self._path} is no socket")
+        # It gets its name once it listens, so that whoever sees it can connect.
+        early = self._path.with_name(f".{self._path.name}")
+        early.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         mask = os.umask(0o117)
         try:
-            listener.bind(str(self._path))
+            listener.bind(str(early))
         finally:
             os.umask(mask)
         listener.listen(_BACKLOG)
+        early.rename(self._path)
         listener.settimeout(_LOOK_S)
         return listener
 

@@ -187,6 +187,7 @@ CREATE: list[tuple[str, Any]] = [
     ("Env/+", "LD_PRELOAD=/x.so"),
     ("Env/+", "LD_AUDIT=/x.so"),
     ("Env/+", "LD_LIBRARY_PATH=."),
+    ("Env/+", "GLIBC_TUNABLES=glibc.malloc.mxfast=glibc.malloc.mxfast=x"),
     ("Env/+", "NVIDIA_VISIBLE_DEVICES=all"),
     ("Env/+", "NVIDIA_MIG_CONFIG_DEVICES=all"),
     ("Env/+", "SEED=8"),

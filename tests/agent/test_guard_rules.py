@@ -3,9 +3,7 @@
 import json
 import re
 import socket
-import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +13,7 @@ from hypothesis import strategies as st
 from agent.confinement import bridge_name, image_steering
 from agent.guard.calls import CALLS, Context, call_find, query_check
 from agent.guard.engine import Answer, Engine
-from agent.guard.errors import EngineAway, GuardError, Refused
+from agent.guard.errors import GuardError, Refused
 from agent.guard.http import Request, request_read
 from agent.guard.policy import Policy
 from agent.guard.strict import json_read, query_read
@@ -344,53 +342,3 @@ def test_fields_that_go_would_take_for_one_are_refused() -> None:
     for doubled in ('"a":1,"a":2', '"a":1,"A":2', '"k":1,"\u212a":2', '"s":1,"\u017f":2'):
         with pytest.raises(Refused, match="same field twice"):
             json_read(f"{{{doubled}}}".encode())
-
-
-# An engine that misbehaves
-
-
-@pytest.fixture
-def misbehaving(tmp_path: Any) -> Iterator[Any]:
-    """`misbehaving(answer)`: an Engine that gets exactly these bytes for an answer."""
-    listeners = []
-
-    def made(content: bytes) -> Engine:
-        path = str(tmp_path / f"engine{len(listeners)}.sock")
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(path)
-        listener.listen()
-        listeners.append(listener)
-
-        def answer() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(65_536)
-                connection.sendall(content)
-
-        threading.Thread(target=answer, daemon=True).start()
-        return Engine(path)
-
-    yield made
-    for listener in listeners:
-        listener.close()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"HTTP/1.1 200 OK\r\n",
-        b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\nraw",
-        b"HTTP/1.1 100 Continue\r\n\r\n",
-        b"hello\r\n\r\n",
-    ],
-)
-def test_an_answer_that_breaks_off_or_changes_the_protocol_is_not_passed_on(misbehaving: Any, content: bytes) -> None:
-    client, other = socket.socketpair()
-    with client, other:
-        with pytest.raises(EngineAway):
-            misbehaving(content).relay(other, "GET", "/x", query={})
-        other.close()
-        assert client.recv(10) == b""
-    with pytest.raises(EngineAway):
-        misbehaving(content).call("GET", "/x")
