@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpunex.embedded import APP_ROLE, die_with_parent
@@ -34,8 +34,14 @@ def data_folder() -> Iterator[Path]:
     """A data folder, not made yet. PostgreSQL's unprivileged user must get there; pytest's own folders are closed to it."""
     found = Path(tempfile.mkdtemp(prefix="gpunex-e2e-"))
     found.chmod(0o711)
-    yield found / "data"
-    shutil.rmtree(found, ignore_errors=True)
+    try:
+        yield found / "data"
+    finally:
+        # Jobs outlive whoever ran them; those of a test that failed half-way end here.
+        for line in left_running(found / "data"):
+            with suppress(ProcessLookupError):
+                os.kill(int(line.partition(":")[0]), signal.SIGKILL)
+        shutil.rmtree(found, ignore_errors=True)
 
 
 class Started:

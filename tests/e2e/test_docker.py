@@ -44,7 +44,9 @@ def test_a_job_runs_in_a_container(engine: DockerEngine, registry: FakeRegistry,
                 market = Market(started)
                 market.newcomer_pays_in()
                 before = market.balance()
-                job_id = market.submit("id -u; until [ -e /tmp/gate ]; do sleep 0.2; done; echo done", image=IMAGE)
+                job_id = market.submit(
+                    "id -u; until [ -e /tmp/gate ]; do sleep 0.2; done; sleep 3; echo done", image=IMAGE
+                )
                 market.wait_for_line(job_id, "65534")
                 (container,) = client.containers.list()
                 assert container.name == f"gpunex-job-{job_id}-1"
