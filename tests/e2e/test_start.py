@@ -185,6 +185,20 @@ def test_a_taken_port_is_named(empty: Path) -> None:
     assert not empty.exists()
 
 
+def test_docker_without_an_engine_is_refused(empty: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpunex.starter", "--data", str(empty), "--docker"],
+        cwd=ROOT,
+        env=plain_environment(DOCKER_HOST=f"unix://{empty}/docker.sock"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith("bin/start: error: --docker: no Docker Engine answers on this machine\n")
+    assert not empty.exists()
+
+
 def test_a_foreign_folder_is_left_alone(empty: Path) -> None:
     (empty / "photos").mkdir(parents=True)
     assert "is not a data folder of GPUnex" in refused(empty, "--port", str(free_port()))
