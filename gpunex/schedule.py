@@ -34,6 +34,7 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     "heartbeats": every("reliability.heartbeats_flush", 5.0 if DEMO else MINUTE),
     "offline": every("reliability.offline_sweep", 5.0),
     "telemetry": every("reliability.telemetry_roll_up", MINUTE),
+    "offline_notices": every("reliability.offline_notices_send", 15.0),
     "scores": every("reliability.scores_recompute", 15.0 if DEMO else 15 * MINUTE),
     "jobs_place": every("marketplace.jobs_place", 2.0, "default"),
     "attempts": every("marketplace.attempts_sweep", 10.0),

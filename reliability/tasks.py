@@ -36,3 +36,8 @@ def telemetry_roll_up() -> int:
     except redis.RedisError:
         log.warning("roll_up_without_valkey", exc_info=True)
         return 0
+
+
+@shared_task(name="reliability.offline_notices_send", queue="sweep")
+def offline_notices_send() -> int:
+    return services.offline_notices_send(now=clock.now())

@@ -1,4 +1,5 @@
 from reliability.models.events import Incident, Outcome
+from reliability.models.notice import OfflineNotice, OfflineNoticeMachine
 from reliability.models.online import Flip, MachineHealth, OnlineInterval
 from reliability.models.platform import PlatformOutage, PlatformPulse
 from reliability.models.score import Score, ScoreDay
@@ -8,6 +9,8 @@ __all__ = [
     "Flip",
     "Incident",
     "MachineHealth",
+    "OfflineNotice",
+    "OfflineNoticeMachine",
     "OnlineInterval",
     "Outcome",
     "PlatformOutage",
