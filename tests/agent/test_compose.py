@@ -70,3 +70,4 @@ def test_the_agents_image_is_of_the_group_that_may_use_the_guards_socket() -> No
     dockerfile = (ROOT / "agent" / "Dockerfile").read_text()
     assert user == "0"
     assert f"groupadd --gid {group} " in dockerfile and f"--gid {group} --no-log-init" in dockerfile
+    assert f"\nUSER {group}:{group}\n" in dockerfile
