@@ -244,7 +244,7 @@ class Message:
         """The message in a JSON object. Raises ProtocolError."""
         if not isinstance(value, dict):
             raise ProtocolError("", value, "an object")
-        known = _wires(cls)
+        known = wires_of(cls)
         if not cls.STRAY_FIELDS_IGNORED:
             for name in value:
                 if name not in known:
@@ -266,13 +266,13 @@ class Message:
 
     def to_dict(self) -> dict[str, Any]:
         """The message as JSON-ready containers; `parse` reads it back to an equal message."""
-        return {name: kind.write(getattr(self, name)) for name, kind in _wires(type(self)).items()}
+        return {name: kind.write(getattr(self, name)) for name, kind in wires_of(type(self)).items()}
 
 
 _WIRES: dict[type[Message], dict[str, Wire]] = {}
 
 
-def _wires(message: type[Message]) -> dict[str, Wire]:
+def wires_of(message: type[Message]) -> dict[str, Wire]:
     """Field name → its wire type. Asked for every message that is read or written, so it is worked out once."""
     known = _WIRES.get(message)
     if known is None:

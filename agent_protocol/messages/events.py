@@ -110,14 +110,14 @@ class OrphanFound(Message):
 
 EventBody = AttemptEnded | BenchmarkReport | BenchmarkFailed | GpuXid | OrphanFound
 
-_BODIES: dict[str, type[EventBody]] = {
+EVENT_BODIES: dict[str, type[EventBody]] = {
     "attempt_ended": AttemptEnded,
     "benchmark_report": BenchmarkReport,
     "benchmark_failed": BenchmarkFailed,
     "gpu_xid": GpuXid,
     "orphan": OrphanFound,
 }
-EVENT_KINDS: tuple[str, ...] = tuple(_BODIES)
+EVENT_KINDS: tuple[str, ...] = tuple(EVENT_BODIES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +134,10 @@ class Event(Message):
 
     def typed_body(self) -> EventBody:
         """The body as its message. Raises ProtocolError, also for a kind this version does not know."""
-        if self.kind not in _BODIES:
+        if self.kind not in EVENT_BODIES:
             raise ProtocolError("kind", self.kind, " | ".join(EVENT_KINDS))
         try:
-            return _BODIES[self.kind].parse(self.body)
+            return EVENT_BODIES[self.kind].parse(self.body)
         except ProtocolError as error:
             raise error.under("body") from None
 
