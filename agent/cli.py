@@ -45,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--devices", choices=DEVICES, default="engine", help="none: for simulated GPUs, no engine has them"
     )
+    run.add_argument("--egress-image", help="the agent's image: looks before each job whether the network rules hold")
     run.add_argument("--allow-registry", action="append", default=[], help="one more registry for images")
     run.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     run.set_defaults(command=_run)
@@ -101,6 +102,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         stop_grace_s=options.stop_grace,
         docker_host=options.docker_host,
         job_network=given.get("job_network", "none"),
+        egress_image=given.get("egress_image"),
         registries=frozenset(given.get("allow_registry", ())),
         devices=given.get("devices", "engine"),
         log_level=given.get("log_level", "INFO"),

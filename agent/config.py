@@ -27,8 +27,9 @@ class Settings:
     """`sync_interval_s` null: the platform says how often. `gpus` null: all of them are offered.
 
     `job_network` is `none` until the egress rules are installed on the host: without them a job on a bridge could reach
-    the provider's own network. `registries` are the operator's additions to agent_protocol.images. `devices` says where a
-    job's GPUs come from: the container engine hands them out, or, since simulated ones exist nowhere, nobody.
+    the provider's own network; `egress_image` is the image that looks whether they hold, the agent's own. `registries`
+    are the operator's additions to agent_protocol.images. `devices` says where a job's GPUs come from: the
+    container engine hands them out, or, since simulated ones exist nowhere, nobody.
     """
 
     url: str
@@ -43,6 +44,7 @@ class Settings:
     stop_grace_s: float = STOP_GRACE_S
     docker_host: str | None = None
     job_network: str = "none"
+    egress_image: str | None = None
     registries: frozenset[str] = frozenset()
     devices: str = "engine"
     log_level: str = "INFO"
@@ -63,6 +65,11 @@ class Settings:
             raise AgentError("--simulated-profile: found nothing, allowed: a JSON file with the GPUs to simulate")
         if self.devices == "none" and self.probe != "simulated":
             raise AgentError("--devices: found none, allowed: engine (a real GPU that is rented is handed out)")
+        if self.job_network != "none" and not self.egress_image:
+            raise AgentError(
+                f"--egress-image: found nothing, allowed with --job-network {self.job_network}: the agent's image by "
+                "digest, to look before each job whether the network rules hold"
+            )
         for option, value in (("--sync-interval", self.sync_interval_s), ("--stop-grace", self.stop_grace_s)):
             if value is not None and not (math.isfinite(value) and 0.01 <= value <= 3600):
                 raise AgentError(f"{option}: found {value}, allowed: 0.01 to 3600 seconds")

@@ -672,7 +672,7 @@ start_agent() {
         --log-driver local \
         --log-opt max-size=10m \
         --log-opt max-file=3 \
-        "$AGENT_IMAGE" run --url "$URL" --name "$NAME" --gpus "$GPUS" --job-network "$JOB_NETWORK" --docker-host unix:///run/gpunex/guard.sock --token-file /var/lib/gpunex-agent/token
+        "$AGENT_IMAGE" run --url "$URL" --name "$NAME" --gpus "$GPUS" --job-network "$JOB_NETWORK" --egress-image "$AGENT_IMAGE" --docker-host unix:///run/gpunex/guard.sock --token-file /var/lib/gpunex-agent/token
 }
 # <<< containers
 

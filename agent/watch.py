@@ -41,6 +41,7 @@ class HostWatch:
         self._read_at = float("-inf")
         self._host: Host | None = None
         self._engine_down = False
+        self._runtime_degraded: tuple[str, ...] = ()
         # GPU UUID to when its last hardware fault was seen, and which reason it gives a job that ends after it.
         self._faults: dict[str, tuple[float, str]] = {}
 
@@ -55,6 +56,7 @@ class HostWatch:
     def _look(self) -> None:
         reading = self._offered(self._probe.read())
         engine_down, facts = self._engine()
+        runtime_degraded = self._runtime_look(engine_down)
         with self._lock:
             known = self._host
         if facts is None:
@@ -76,6 +78,7 @@ class HostWatch:
             before = self._state()
             self._reading, self._read_at, self._host, self._engine_down = reading, boot_seconds(), host, engine_down
             self._faults_note(reading)
+            self._runtime_degraded = runtime_degraded
             changed = self._state() != before
         if changed:
             self._changed.ring()
@@ -108,6 +111,7 @@ class HostWatch:
                 degraded.append("engine_unavailable")
             if self._disk_is_low():
                 degraded.append("disk_low")
+            degraded.extend(self._runtime_degraded)
             telemetry = () if stale else self._reading.telemetry
             return replace(self._reading, telemetry=telemetry, degraded=tuple(degraded))
 
@@ -124,7 +128,7 @@ class HostWatch:
     def _state(self) -> tuple[object, ...]:
         """What the platform should hear of at once."""
         healths = tuple(sorted((gpu.uuid, gpu.health) for gpu in self._reading.gpus))
-        return healths, self._reading.degraded, self._engine_down
+        return healths, self._reading.degraded, self._engine_down, self._runtime_degraded
 
     def _faults_note(self, reading: ProbeReading) -> None:
         now = boot_seconds()
@@ -156,6 +160,15 @@ class HostWatch:
             return False, self._runtime.facts()
         except EngineUnavailable:
             return True, None
+
+    def _runtime_look(self, engine_down: bool) -> tuple[str, ...]:
+        """What the runtime itself says against new jobs; what it said last while the engine does not answer."""
+        if self._runtime is None or engine_down:
+            return self._runtime_degraded
+        try:
+            return self._runtime.degraded()
+        except EngineUnavailable:
+            return self._runtime_degraded
 
     def _disk_is_low(self) -> bool:
         try:

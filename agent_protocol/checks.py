@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agent_protocol.texts import gettext_noop
 from agent_protocol.version import version_at_least
 
 MINIMUM_ENGINE_VERSION = "24.0"
@@ -109,105 +110,115 @@ HOST_CHECKS: tuple[HostCheck, ...] = (
     HostCheck(
         "operating_system",
         "Linux",
-        "Containers share the kernel of the machine.",
-        "Install the agent on a machine that runs Linux.",
+        gettext_noop("Containers share the kernel of the machine."),
+        gettext_noop("Install the agent on a machine that runs Linux."),
         lambda facts: facts.system,
         OneOf(("linux",)),
     ),
     HostCheck(
         "architecture",
         "x86_64",
-        "The images that customers run are built for x86-64.",
-        "Use a machine with a 64-bit Intel or AMD processor.",
+        gettext_noop("The images that customers run are built for x86-64."),
+        gettext_noop("Use a machine with a 64-bit Intel or AMD processor."),
         lambda facts: facts.architecture,
         OneOf(("x86_64", "amd64")),
     ),
     HostCheck(
         "not_wsl",
-        "no WSL",
-        "Under the Windows Subsystem for Linux a GPU cannot be reserved for one container.",
-        "Install Linux on the machine itself.",
+        gettext_noop("no WSL"),
+        gettext_noop("Under the Windows Subsystem for Linux a GPU cannot be reserved for one container."),
+        gettext_noop("Install Linux on the machine itself."),
         lambda facts: _yes_no(facts.is_wsl),
         OneOf(("no",)),
     ),
     HostCheck(
         "privileges",
-        "root, or a user with sudo",
-        "The installer speaks to the engine and writes into /etc/gpunex.",
-        "Run the installer as root, or as a user who may use sudo.",
+        gettext_noop("root, or a user with sudo"),
+        gettext_noop("The installer speaks to the engine and writes into /etc/gpunex."),
+        gettext_noop("Run the installer as root, or as a user who may use sudo."),
         lambda facts: _yes_no(facts.privileged),
         OneOf(("yes",)),
     ),
     HostCheck(
         "engine",
         "docker",
-        "Podman drops GPU requests without an error: a job would run on the processor and still exit with 0. Rootless "
-        "Docker and Docker Desktop cannot keep jobs off your own network.",
-        "Install Docker Engine from docs.docker.com/engine/install as a system service, and remove podman-docker.",
+        gettext_noop(
+            "Podman drops GPU requests without an error: a job would run on the processor and still exit with 0. Rootless "
+            "Docker and Docker Desktop cannot keep jobs off your own network."
+        ),
+        gettext_noop(
+            "Install Docker Engine from docs.docker.com/engine/install as a system service, and remove podman-docker."
+        ),
         lambda facts: facts.engine,
         OneOf(("docker",)),
     ),
     HostCheck(
         "engine_running",
-        "yes",
-        "The agent runs jobs through the engine.",
-        "Run: systemctl enable --now docker",
+        gettext_noop("yes"),
+        gettext_noop("The agent runs jobs through the engine."),
+        gettext_noop("Run: systemctl enable --now docker"),
         lambda facts: _yes_no(facts.engine_running),
         OneOf(("yes",)),
     ),
     HostCheck(
         "engine_version",
-        f"{MINIMUM_ENGINE_VERSION} or newer",
-        "Older engines miss sandbox features and security fixes that jobs rely on.",
-        "Update Docker Engine from docs.docker.com/engine/install",
+        gettext_noop("24.0 or newer"),
+        gettext_noop("Older engines miss sandbox features and security fixes that jobs rely on."),
+        gettext_noop("Update Docker Engine from docs.docker.com/engine/install"),
         lambda facts: facts.engine_version,
         AtLeast(MINIMUM_ENGINE_VERSION),
     ),
     HostCheck(
         "disk_free",
-        f"{MINIMUM_DISK_FREE_GB} GB or more",
-        "Images of jobs are unpacked where the engine keeps its data.",
-        "Free some space there (docker system df shows what the engine uses), or move the engine's data-root.",
+        gettext_noop("30 GB or more"),
+        gettext_noop("Images of jobs are unpacked where the engine keeps its data."),
+        gettext_noop(
+            "Free some space there (docker system df shows what the engine uses), or move the engine's data-root."
+        ),
         lambda facts: _number(facts.disk_free_gb, "GB"),
         AtLeast(MINIMUM_DISK_FREE_GB),
     ),
     HostCheck(
         "packet_filter",
-        "yes",
-        "Jobs may reach the internet but not your own network; rules of nftables see to it.",
-        "Install nftables (apt-get install nftables), or give jobs no network: --network none",
+        gettext_noop("yes"),
+        gettext_noop("Jobs may reach the internet but not your own network; rules of nftables see to it."),
+        gettext_noop("Install nftables (apt-get install nftables), or give jobs no network: --network none"),
         lambda facts: _yes_no(facts.packet_filter),
         OneOf(("yes",)),
     ),
     HostCheck(
         "driver_version",
-        f"{MINIMUM_DRIVER_VERSION} or newer",
-        "Images built with current CUDA versions need it.",
-        "Update the NVIDIA driver and reboot.",
+        gettext_noop("550.0 or newer"),
+        gettext_noop("Images built with current CUDA versions need it."),
+        gettext_noop("Update the NVIDIA driver and reboot."),
         lambda facts: facts.driver_version,
         AtLeast(MINIMUM_DRIVER_VERSION),
     ),
     HostCheck(
         "gpu_count",
-        "1 or more",
-        "There must be a GPU to offer; nvidia-smi lists those that the driver sees.",
-        "Run nvidia-smi: it must list your cards without an error. Look at dmesg if it does not, and reboot.",
+        gettext_noop("1 or more"),
+        gettext_noop("There must be a GPU to offer; nvidia-smi lists those that the driver sees."),
+        gettext_noop(
+            "Run nvidia-smi: it must list your cards without an error. Look at dmesg if it does not, and reboot."
+        ),
         lambda facts: _number(facts.gpu_count),
         AtLeast("1"),
     ),
     HostCheck(
         "toolkit_version",
-        f"{MINIMUM_TOOLKIT_VERSION} or newer",
-        "Older NVIDIA Container Toolkits let a container escape (" + ", ".join(TOOLKIT_FIXES) + ").",
-        "Update nvidia-container-toolkit, then run: systemctl restart docker",
+        gettext_noop("1.18.2 or newer"),
+        gettext_noop(
+            "Older NVIDIA Container Toolkits let a container escape (CVE-2024-0132, CVE-2025-23359, CVE-2025-23266)."
+        ),
+        gettext_noop("Update nvidia-container-toolkit, then run: systemctl restart docker"),
         lambda facts: facts.toolkit_version,
         AtLeast(MINIMUM_TOOLKIT_VERSION),
     ),
     HostCheck(
         "gpu_in_container",
-        "yes",
-        "A container must be able to use the GPU that it was given.",
-        "Run: nvidia-ctk runtime configure --runtime=docker && systemctl restart docker",
+        gettext_noop("yes"),
+        gettext_noop("A container must be able to use the GPU that it was given."),
+        gettext_noop("Run: nvidia-ctk runtime configure --runtime=docker && systemctl restart docker"),
         lambda facts: _yes_no(facts.gpu_in_container),
         OneOf(("yes",)),
     ),

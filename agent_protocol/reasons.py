@@ -77,6 +77,7 @@ _REASONS = (
     _provider("host_disk_full", gettext_noop("The disk of the machine was full.")),
     _provider("device_injection_failed", gettext_noop("The machine could not hand its GPU to the container.")),
     _provider("container_create_failed", gettext_noop("The machine could not create the container.")),
+    _provider("egress_unguarded", gettext_noop("The network rules of the machine were not in force.")),
     _provider("offline", gettext_noop("The machine was offline for longer than the job allows.")),
     _provider("lease_expired", gettext_noop("The machine did not confirm the job in time.")),
     _platform("registry_unavailable", gettext_noop("The image registry did not answer.")),
@@ -144,6 +145,7 @@ DEGRADATIONS: dict[str, str] = {
         "The NVIDIA library shows GPUs or a version that the driver in the kernel does not have."
     ),
     "engine_unavailable": gettext_noop("The container engine does not answer."),
+    "egress_unguarded": gettext_noop("The network rules for jobs are not in force; run the installer again."),
     "disk_low": gettext_noop("The disk of the machine is almost full."),
     "upgrade_required": gettext_noop("The agent is older than the platform accepts."),
 }

@@ -97,6 +97,9 @@ class JobRuntime(Protocol):
     def available(self) -> bool:
         """Whether the engine answers now. Never raises."""
 
+    def degraded(self) -> tuple[str, ...]:
+        """Why no new jobs should come here: codes of agent_protocol.reasons.DEGRADATIONS."""
+
     def prepare(self, order: JobOrder, cancelled: Callable[[], bool]) -> str:
         """Make the image present and return its immutable name. Raises RuntimeRefused; stops early when cancelled."""
 

@@ -38,6 +38,7 @@ from agent.runtime.base import (
 )
 from agent.runtime.docker_answers import engine_away, event_action, has_component, image_name, instant
 from agent.runtime.docker_errors import create_refused, pull_refused
+from agent.runtime.egress import EgressProbe
 from agent.runtime.spool import LogSpool
 from agent_protocol.images import ALLOWED_REGISTRIES, ImageRefused, image_parse
 
@@ -87,6 +88,8 @@ class DockerRuntime:
         self._api = self._engine.api
         self._foreign_ends: dict[str, float] = {}
         self._spool = LogSpool(settings.state / "spool", self._log_stream)
+        image = settings.egress_image
+        self._egress = None if self._network == "none" or image is None else EgressProbe(self, image, machine_id)
 
     def facts(self) -> EngineFacts:
         info = _called(self._engine.info)
@@ -103,7 +106,19 @@ class DockerRuntime:
         except (DockerException, requests.RequestException):
             return False
 
+    def degraded(self) -> tuple[str, ...]:
+        return () if self._egress is None else self._egress.degraded()
+
     # Image
+
+    def image_present(self, image: str) -> bool:
+        try:
+            self._api.inspect_image(image)
+        except NotFound:
+            return False
+        except (requests.RequestException, DockerException) as error:
+            raise EngineUnavailable(type(error).__name__) from None
+        return True
 
     def prepare(self, order: JobOrder, cancelled: Callable[[], bool]) -> str:
         """Pull, then name by digest: what runs is what was pulled, whatever the tag says a minute later."""
@@ -135,6 +150,8 @@ class DockerRuntime:
     # Life
 
     def start(self, order: JobOrder, image: str) -> None:
+        if self._egress is not None:
+            self._egress.require(order)
         try:
             container = self._existing(order.name) or self._create(order, image)
             if container["State"]["Status"] == "created":
@@ -355,7 +372,8 @@ class DockerRuntime:
             names = [name.lstrip("/") for name in container["Names"] if name.count("/") == 1]
             attempt_id = (container.get("Labels") or {}).get(LABEL_ATTEMPT)
             jobs += [FoundJob(name=name, attempt_id=attempt_id) for name in names[:1]]
-        return jobs
+        probes = set() if self._egress is None else self._egress.names
+        return [job for job in jobs if job.name not in probes]
 
     def close(self) -> None:
         self._engine.close()

@@ -59,6 +59,9 @@ class ProcessRuntime:
     def available(self) -> bool:
         return True
 
+    def degraded(self) -> tuple[str, ...]:
+        return ()
+
     def prepare(self, order: JobOrder, cancelled: Callable[[], bool]) -> str:
         if not order.plan.command:
             raise RuntimeRefused("container_create_failed", "no_command")

@@ -2,7 +2,15 @@
 
 import pytest
 
-from agent_protocol.checks import HOST_CHECKS, MINIMUM_TOOLKIT_VERSION, TOOLKIT_FIXES, CheckStatus, HostFacts, evaluate
+from agent_protocol.checks import (
+    HOST_CHECKS,
+    MINIMUM_TOOLKIT_VERSION,
+    TOOLKIT_FIXES,
+    AtLeast,
+    CheckStatus,
+    HostFacts,
+    evaluate,
+)
 from agent_protocol.images import ImageRefused, image_parse
 from agent_protocol.reasons import REASONS, STOP_REASONS, Owner, reason_get
 from agent_protocol.version import version_at_least, version_tuple
@@ -73,6 +81,14 @@ def test_a_bad_fact_fails_exactly_its_check(fact: str, value: object, failing: s
 def test_what_could_not_be_found_out_is_unknown_not_failed() -> None:
     assert {result.status for result in evaluate(HostFacts())} == {CheckStatus.UNKNOWN}
     assert len({check.id for check in HOST_CHECKS}) == len(HOST_CHECKS)
+
+
+def test_what_is_told_is_what_is_asked_for() -> None:
+    for check in HOST_CHECKS:
+        if isinstance(check.rule, AtLeast):
+            assert check.required.startswith(f"{check.rule.minimum} "), check.id
+    toolkit = next(check for check in HOST_CHECKS if check.id == "toolkit_version")
+    assert all(cve in toolkit.purpose for cve in TOOLKIT_FIXES)
 
 
 def test_the_toolkit_floor_covers_every_known_escape() -> None:
