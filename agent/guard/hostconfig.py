@@ -25,6 +25,7 @@ MAX_IMAGE_VOLUMES = 32
 _CAPABILITIES = frozenset({*GPU_CAPABILITIES, "video", "graphics"})
 _CDI_PREFIX = "nvidia.com/gpu="
 _TMPFS = re.compile(r"rw,nosuid,nodev,mode=1777,size=([1-9][0-9]{0,15})")
+_VOLUME = re.compile(r"/[^/\x00-\x1f].*")
 _DIGITS = re.compile(r"[1-9][0-9]{0,15}")
 # The kernel's own folders: nothing is mounted over them, whatever an image declares.
 _KERNEL = ("/proc", "/sys", "/dev")
@@ -91,8 +92,8 @@ class _Tmpfs(Rule):
             raise Refused("Image", f"{len(image_volumes)} VOLUMEs", f"an image with at most {MAX_IMAGE_VOLUMES}")
         for path in image_volumes:
             cleaned = posixpath.normpath(path)
-            if not cleaned.startswith("/") or cleaned.startswith("//") or f"{cleaned}/".startswith(_over_kernel()):
-                raise Refused("Image", f"a VOLUME {shown(path)}", "VOLUMEs outside of the kernel's folders")
+            if not _VOLUME.fullmatch(cleaned) or f"{cleaned}/".startswith(_over_kernel()):
+                raise Refused("Image", f"a VOLUME {shown(path)}", "a folder below /, and none of the kernel's")
             if cleaned not in (WORKSPACE, SCRATCH):
                 self._bounds[cleaned] = IMAGE_VOLUME_BYTES
 

@@ -4,6 +4,8 @@ from docker.errors import APIError, ImageNotFound
 
 from agent.runtime.base import RuntimeRefused
 
+# What an image or an order says of itself; no other machine could run it either.
+_GUARD_ON_IMAGE = ("guard: image", "guard: env", "guard: cmd")
 _DISK_FULL = ("no space left on device",)
 _GPU_FAILURES = (
     "could not select device driver",
@@ -39,6 +41,8 @@ def create_refused(error: APIError) -> RuntimeRefused:
     words = str(error.explanation or error).lower()
     if isinstance(error, ImageNotFound):
         return RuntimeRefused("image_missing", "removed")
+    if error.status_code == 403 and words.startswith(_GUARD_ON_IMAGE):
+        return RuntimeRefused("image_missing", "unusable")
     if _has(words, _DISK_FULL):
         return RuntimeRefused("host_disk_full", "create")
     if _has(words, _GPU_FAILURES):

@@ -2,21 +2,19 @@
 
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.config import Settings
-from agent.errors import AgentError
-from agent.runtime.base import JobOrder, RuntimeRefused
+from agent.runtime.base import RuntimeRefused
 from agent.runtime.docker import DockerRuntime
-from agent_protocol.messages import AttemptPlan
 from tests.agent.docker_engine import DockerEngine, container_of
+from tests.agent.guard_requests import order_of as order
 from tests.agent.host import GPU_A, AgentHost, attempt_body, ended, running
 from tests.agent.platform import FakePlatform
-from tests.agent.registry import FakeRegistry
+from tests.agent.registry import FakeRegistry, _layer
 from tests.agent.waiting import eventually
 
 pytestmark = pytest.mark.engine
@@ -181,6 +179,20 @@ def test_a_gpu_that_cannot_be_injected_is_the_providers_fault(
     assert caught.value.reason == "device_injection_failed"
 
 
+@pytest.mark.parametrize("volumes", [["/"], ["/proc/x"], ["/dev"], ["relative"], [f"/volume{n}" for n in range(40)]])
+def test_an_image_that_no_sandbox_can_hold_is_the_customers(
+    docker_runtime: DockerRuntime, registry: FakeRegistry, volumes: list[str]
+) -> None:
+    """Otherwise whoever wants to could ruin a provider's score with an image of his own."""
+    digest = registry.put(_layer(), {"Volumes": {path: {} for path in volumes}})
+    wanted = order(job(registry, "true", image=f"{registry.name}/odd@{digest}"))
+    image = docker_runtime.prepare(wanted, lambda: False)
+    with pytest.raises(RuntimeRefused) as caught:
+        docker_runtime.start(wanted, image)
+    assert (caught.value.reason, caught.value.message_code) == ("image_missing", "unusable")
+    docker_runtime.release(wanted.name)
+
+
 def test_a_command_that_does_not_exist_is_the_customers(
     platform: FakePlatform, docker_host: AgentHost, registry: FakeRegistry
 ) -> None:
@@ -243,11 +255,6 @@ def docker_runtime(engine: DockerEngine, registry: FakeRegistry, tmp_path: Path)
     runtime.close()
 
 
-def order(body: dict[str, Any]) -> JobOrder:
-    plan = AttemptPlan.parse(body)
-    return JobOrder(name=f"gpunex-job-{plan.job_id}-{plan.number}", machine_id="machine-1", plan=plan)
-
-
 CHATTER = r"i=0; while [ $i -lt 80 ]; do i=$((i+1)); printf 'line %d \377\376\n' $i; sleep 0.03; done; exit 7"
 CHATTER_LOG = b"".join(b"line %d \xff\xfe\n" % number for number in range(1, 81))
 
@@ -278,11 +285,6 @@ def test_a_guard_that_was_killed_costs_no_job_and_no_byte(
     report = ended(platform, body)
     assert (report["exit_code"], report["reason"]) == (7, "nonzero_exit")
     assert platform.log(body["attempt_id"]) == CHATTER_LOG
-
-
-def test_an_engine_without_a_guard_is_not_used(engine: DockerEngine, registry: FakeRegistry, tmp_path: Path) -> None:
-    with pytest.raises(AgentError, match="without a guard"):
-        DockerRuntime(replace(settings(engine, registry, tmp_path), docker_host=engine.address), "machine-1")
 
 
 def test_a_job_beyond_its_memory_is_the_customers(

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
+from agent.config import Settings
 from agent.confinement import bridge_name
+from agent.errors import AgentError
 from agent.guard.calls import NEWEST, OLDEST
 from agent.guard.server import MAX_CONNECTIONS
 from agent.guard.workspace import helper_body
 from agent.runtime import sandbox
+from agent.runtime.docker import DockerRuntime
 from tests.agent import hostile
 from tests.agent.docker_engine import DockerEngine
 from tests.agent.guard_requests import API, ask, create_body, order_of, raw, request
@@ -343,6 +346,13 @@ def test_an_engine_that_is_away_is_said_so_and_found_again(scene: Scene) -> None
         scene.engine.start()
     status, found = scene.ask("GET", f"{API}/containers/{scene.names['job']}/json")
     assert (status, found["State"]["Running"]) == (200, True)
+
+
+def test_an_agent_does_not_use_an_engine_without_a_guard(engine: DockerEngine, tmp_path: Path) -> None:
+    wanted = {"url": "https://gpunex.example", "state": tmp_path, "runtime": "docker", "probe": "nvml"}
+    with pytest.raises(AgentError, match="without a guard"):
+        DockerRuntime(Settings(**wanted, docker_host=engine.address), "machine-1")
+    DockerRuntime(Settings(**wanted, docker_host=engine.guard_address), "machine-1").close()
 
 
 def test_a_guard_stays_small(scene: Scene) -> None:
