@@ -201,6 +201,24 @@ def test_an_agent_with_a_broken_driver_is_online_and_degraded(
     assert platform.enrolments[0].simulated is False
 
 
+def test_heartbeats_go_on_while_the_driver_hangs_and_say_so(
+    platform: FakePlatform, host: AgentHost, state: Path
+) -> None:
+    host.options |= {"--probe": "nvml"}
+    del host.options["--simulated-profile"]
+    host.environment |= nvml.environment(state)
+    host.start()
+    eventually(lambda: platform.syncs, "a sync", 60)
+    assert platform.last_sync().degraded == ()
+    nvml.write(state, "hang\n", nvml.HEAD, nvml.L4, nvml.A100)
+    seen = len(platform.syncs)
+    eventually(lambda: platform.last_sync().degraded == ("nvml_timeout",), "it says so", 180)
+    # Many heartbeats fit into the deadline of one look.
+    assert len(platform.syncs) - seen > 5
+    nvml.write(state, nvml.HEAD, nvml.L4, nvml.A100)
+    eventually(lambda: platform.last_sync().degraded == (), "the driver is back", 180)
+
+
 def test_a_job_that_failed_with_its_gpu_is_the_providers_fault(
     platform: FakePlatform, host: AgentHost, state: Path
 ) -> None:
