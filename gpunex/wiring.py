@@ -14,6 +14,7 @@ NEWS = Wiring(
         "gpu.clash": ("benchmarks.gpu_rechallenge",),
         "schedule.version": ("marketplace.listing_refresh_provider",),
         "benchmark.verdict": ("marketplace.listing_refresh_gpu",),
+        "gpu.occupancy": ("marketplace.listing_refresh_gpu",),
         "machine.flip": ("marketplace.listing_refresh",),
         "provider.score": ("marketplace.listing_refresh_provider",),
     },

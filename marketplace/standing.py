@@ -74,6 +74,14 @@ REMEDIES: dict[str, str | Promise] = {
 """What mends a degradation (agent_protocol.reasons.DEGRADATIONS); the machine takes jobs again by itself then."""
 
 CARDS: dict[str, tuple[str | Promise, str | Promise]] = {
+    "foreign_process": (
+        _("A process that is not ours uses a GPU, so it is not offered."),
+        _("“nvidia-smi” on the machine shows it. End it; the GPU is offered again by itself."),
+    ),
+    "memory_held": (
+        _("Memory of a GPU is in use although no job runs on it, so it is not offered."),
+        _("“nvidia-smi” shows what holds it. If nothing does, reboot the machine when it is drained."),
+    ),
     "lost": (
         _("A card fell off the bus."),
         _("Reboot the machine. If it happens again, reseat the card or check its power."),

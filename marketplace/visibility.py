@@ -25,6 +25,7 @@ SENTENCES: dict[str, str | Promise] = {
     "benchmark_missing": _("The first benchmark has not been passed yet."),
     "benchmark_in_review": _("A benchmark figure is too good to be true; a person looks at it."),
     "benchmark_below_minimum": _("The benchmark is below the minimum."),
+    "gpu_occupied": _("Something that is not a job of ours uses the GPU."),
     "no_rate": _("Set a rate for this model."),
     "outside_schedule": _("Outside the hours you offer it."),
 }
@@ -45,16 +46,17 @@ _HEALTH = {"suspect": "machine_silent", "offline": "machine_offline", "never": "
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """One GPU of the listing's model. ``passed``: the latest verdict, None before the first."""
+    """One GPU of the listing's model. ``passed``: the latest verdict, None before the first. ``occupied``: by what."""
 
     status: str
     passed: bool | None
     reasons: Sequence[str] = ()
     in_review: bool = False
+    occupied: str = ""
 
     @property
     def sellable(self) -> bool:
-        return self.status == "active" and self.passed is True
+        return self.status == "active" and self.passed is True and not self.occupied
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,9 @@ def decide(facts: Facts) -> Shown:
     if facts.degraded:
         return Shown(False, "host_degraded", tuple(facts.degraded))
     if not any(gpu.sellable for gpu in active):
+        occupied = dict.fromkeys(gpu.occupied for gpu in active if gpu.passed is True and gpu.occupied)
+        if occupied:
+            return Shown(False, "gpu_occupied", tuple(occupied))
         failed = [gpu for gpu in active if gpu.passed is False]
         if any(gpu.in_review for gpu in failed):
             return Shown(False, "benchmark_in_review")

@@ -13,10 +13,12 @@ log = structlog.get_logger(__name__)
 @shared_task(name="reliability.heartbeats_flush", queue="sweep")
 def heartbeats_flush() -> int:
     try:
-        return services.heartbeats_flush(now=clock.now())
+        changed = services.heartbeats_flush(now=clock.now())
     except redis.RedisError:
         log.warning("flush_without_valkey", exc_info=True)
         return 0
+    services.occupancies_judge(now=clock.now())
+    return changed
 
 
 @shared_task(name="reliability.offline_sweep", queue="sweep")

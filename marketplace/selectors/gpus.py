@@ -8,11 +8,12 @@ from uuid import UUID
 
 from benchmarks.selectors import verdict_of
 from providers.models import Gpu, GpuClaim
+from reliability.selectors import occupied_of
 
 
 @dataclass(frozen=True)
 class Sellable:
-    """A GPU that is active and passed its benchmark; ``free``: nobody has it."""
+    """A GPU that is active, passed its benchmark and is used by nobody else; ``free``: nobody has it."""
 
     gpu: Gpu
     free: bool
@@ -26,6 +27,7 @@ def gpus_sellable(*, machine_id: UUID, gpu_model_id: UUID) -> list[Sellable]:
     """In id order. Lock the listing first when a decision hangs on it: claims of jobs are made under that lock."""
     gpus = list(Gpu.objects.filter(machine_id=machine_id, model_id=gpu_model_id, status="active").order_by("pk"))
     verdicts = verdict_of([gpu.pk for gpu in gpus])
-    passed = [gpu for gpu in gpus if gpu.pk in verdicts and verdicts[gpu.pk].passed]
+    occupied = occupied_of(gpu.pk for gpu in gpus)
+    passed = [gpu for gpu in gpus if gpu.pk in verdicts and verdicts[gpu.pk].passed and gpu.pk not in occupied]
     taken = claimed_ids(gpu.pk for gpu in passed)
     return [Sellable(gpu, gpu.pk not in taken) for gpu in passed]

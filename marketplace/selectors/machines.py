@@ -18,7 +18,7 @@ from marketplace.visibility import WANTED
 from providers.models import Gpu, GpuClaim, Machine, Provider
 from providers.selectors import machines_of
 from reliability.models import MachineHealth
-from reliability.selectors import health_of, seen_last, silent_together
+from reliability.selectors import health_of, occupied_of, seen_last, silent_together
 
 PAGE = 50
 SCOPE = "fleet"
@@ -150,6 +150,7 @@ def fleet_rows(machines: Sequence[Machine]) -> list[FleetRow]:
         )
     )
     telemetry = _telemetry(ids)
+    occupied = occupied_of(gpu.pk for machine in machines for gpu in machine.gpus.all())
     found = []
     for machine in machines:
         mine, gpus = health.get(machine.pk), list(machine.gpus.all())
@@ -161,7 +162,8 @@ def fleet_rows(machines: Sequence[Machine]) -> list[FleetRow]:
             degraded=machine.degraded,
             together=together.get(machine.pk, 0),
             jobs=jobs.get(machine.pk, 0),
-            cards=[gpu.reason for gpu in gpus if gpu.status != Gpu.Status.ACTIVE],
+            cards=[gpu.reason for gpu in gpus if gpu.status != Gpu.Status.ACTIVE]
+            + [occupied[gpu.pk].reason for gpu in gpus if gpu.pk in occupied],
             hidden=[each.hidden_reason for each in listings[machine.pk] if not each.visible],
             listed=sum(each.visible for each in listings[machine.pk]),
         )

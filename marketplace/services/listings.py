@@ -29,7 +29,8 @@ from marketplace.selectors.rates import market_prices, rates_of_machine
 from providers import schedules
 from providers.models import Gpu, Machine
 from providers.selectors import schedule_of
-from reliability.selectors import health_of, score_of
+from reliability.models import GpuOccupancy
+from reliability.selectors import health_of, occupied_of, score_of
 
 GB = 1_000_000_000
 PER_PERFORMANCE_UNKNOWN = 2**62
@@ -146,7 +147,8 @@ def _refresh_one(
 ) -> Listing:
     machine, provider = shared.machine, shared.machine.provider
     verdicts = verdict_of([gpu.pk for gpu in gpus])
-    facts = [_gpu_facts(gpu, verdicts.get(gpu.pk)) for gpu in gpus]
+    occupied = occupied_of(gpu.pk for gpu in gpus)
+    facts = [_gpu_facts(gpu, verdicts.get(gpu.pk), occupied.get(gpu.pk)) for gpu in gpus]
     sellable = [gpu for gpu, fact in zip(gpus, facts, strict=True) if fact.sellable]
     rate = shared.rates.get(model_id)
     shown = visibility.decide(
@@ -188,11 +190,12 @@ def _refresh_one(
     return _write(listing, machine.pk, model_id, values, medians)
 
 
-def _gpu_facts(gpu: Gpu, verdict: Verdict | None) -> visibility.GpuFacts:
+def _gpu_facts(gpu: Gpu, verdict: Verdict | None, occupied: GpuOccupancy | None) -> visibility.GpuFacts:
+    by = occupied.reason if occupied is not None else ""
     if verdict is None:
-        return visibility.GpuFacts(gpu.status, None)
+        return visibility.GpuFacts(gpu.status, None, occupied=by)
     codes = [reason["code"] for reason in verdict.reasons]
-    return visibility.GpuFacts(gpu.status, verdict.passed, codes, verdict.in_review)
+    return visibility.GpuFacts(gpu.status, verdict.passed, codes, verdict.in_review, by)
 
 
 def _least(values: Any) -> Any:

@@ -33,7 +33,7 @@ from providers.services import (
     machine_retire,
     reenrolment_token_issue,
 )
-from reliability.selectors import outages_of, seen_last
+from reliability.selectors import occupied_of, outages_of, seen_last
 
 ACTIONS: dict[str, Callable[..., Machine]] = {
     "confirm": machine_confirm,
@@ -71,6 +71,7 @@ def _page(request: PersonRequest, machine_id: UUID, *, secret: str = "") -> Http
         "jobs": machine_jobs(provider=provider, machine_id=row.pk),
         "schedule": schedule_of(row, now),
         "actions": OFFERED.get(row.status, ()),
+        "occupied": occupied_of(gpu.pk for gpu in gpus),
         "runs": runs_open(gpu.pk for gpu in gpus),
         "panel": telemetry_panel(row, span=request.GET.get("span", LIVE), now=now),
         "countries": approved_countries(provider),

@@ -1,5 +1,6 @@
 from reliability.models.events import Incident, Outcome
 from reliability.models.notice import OfflineNotice, OfflineNoticeMachine
+from reliability.models.occupancy import GpuOccupancy
 from reliability.models.online import Flip, MachineHealth, OnlineInterval
 from reliability.models.platform import PlatformOutage, PlatformPulse
 from reliability.models.score import Score, ScoreDay
@@ -7,6 +8,7 @@ from reliability.models.telemetry import TelemetryRollup
 
 __all__ = [
     "Flip",
+    "GpuOccupancy",
     "Incident",
     "MachineHealth",
     "OfflineNotice",

@@ -1,6 +1,6 @@
 from reliability.selectors.evidence import evidence_of
 from reliability.selectors.explained import ScoreEvent, score_events, score_history
-from reliability.selectors.health import health_of, machines_offline, score_of, score_parts
+from reliability.selectors.health import health_of, machines_offline, occupied_of, score_of, score_parts
 from reliability.selectors.live import seen_last
 from reliability.selectors.outages import Outage, outages_of, silent_together
 from reliability.selectors.page import performance_of
@@ -15,6 +15,7 @@ __all__ = [
     "health_of",
     "listened_between",
     "machines_offline",
+    "occupied_of",
     "outages_of",
     "performance_of",
     "score_events",

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from providers.models import Provider
-from reliability.models import MachineHealth, Score
+from reliability.models import GpuOccupancy, MachineHealth, Score
+from reliability.models.occupancy import OCCUPIED_SAMPLES
 from reliability.models.score import Subject
 
 
@@ -27,3 +28,9 @@ def score_parts(provider: Provider) -> Score | None:
 def machines_offline() -> int:
     """Machines in service that are offline."""
     return MachineHealth.objects.filter(state="offline", machine__status="active").count()
+
+
+def occupied_of(gpu_ids: Iterable[UUID]) -> dict[UUID, GpuOccupancy]:
+    """The GPUs that are in use although nobody has rented them, and for that are not offered."""
+    rows = GpuOccupancy.objects.filter(gpu__in=list(gpu_ids), samples__gte=OCCUPIED_SAMPLES)
+    return {row.gpu_id: row for row in rows}

@@ -1,6 +1,7 @@
 from reliability.services.events import incident_record, outcome_record
 from reliability.services.heartbeats import heartbeats_flush, heartbeats_note
 from reliability.services.notices import offline_notices_send
+from reliability.services.occupancy import occupancies_judge
 from reliability.services.platform import platform_started
 from reliability.services.scores import scores_recompute
 from reliability.services.sweep import offline_sweep
@@ -10,6 +11,7 @@ __all__ = [
     "heartbeats_flush",
     "heartbeats_note",
     "incident_record",
+    "occupancies_judge",
     "offline_notices_send",
     "offline_sweep",
     "outcome_record",

@@ -97,9 +97,9 @@ def test_queries_do_not_grow_with_the_cards(
             assert client.get(f"/provider/machines/{machine.pk}/", {"span": span}).status_code == 200
 
 
-QUERIES = 18
+QUERIES = 20
 """Session, viewer, party, provider, machine, cards; verdicts, runs, listings, health, claims, outages, jobs, schedule,
-countries, rollups, navigation."""
+countries, occupancy twice, rollups, navigation."""
 
 
 def test_a_reading_of_the_present_is_in_the_table(machine: Machine, ada: User, signed_in: SignedIn) -> None:
