@@ -652,7 +652,7 @@ start_guard() {
         --log-driver local \
         --log-opt max-size=10m \
         --log-opt max-file=3 \
-        "$GUARD_IMAGE" --gpus "$GPUS" --job-network "$JOB_NETWORK"
+        "$GUARD_IMAGE" --gpus "$GPUS" --job-network "$JOB_NETWORK" --allow-image "$AGENT_IMAGE"
 }
 
 start_agent() {

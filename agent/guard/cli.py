@@ -12,7 +12,7 @@ from agent.guard.engine import Engine
 from agent.guard.policy import GPU, Policy
 from agent.guard.server import GuardServer
 from agent.journal import journal_start
-from agent_protocol.images import ALLOWED_REGISTRIES
+from agent_protocol.images import ALLOWED_REGISTRIES, ImageReference, ImageRefused, image_parse
 
 DEFAULT_SOCKET = Path("/run/gpunex/guard.sock")
 DEFAULT_ENGINE = Path("/var/run/docker.sock")
@@ -30,6 +30,7 @@ def main(arguments: list[str]) -> int:
     journal_start(options.log_level)
     policy = Policy(
         gpus=options.gpus,
+        images=frozenset(options.allow_image),
         registries=ALLOWED_REGISTRIES | frozenset(options.allow_registry),
         networks=options.job_network == "bridge",
     )
@@ -50,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--engine", type=Path, default=DEFAULT_ENGINE, help="the engine's socket")
     parser.add_argument("--gpus", type=_gpus, default=None, help="all, or UUIDs separated by commas: what is offered")
     parser.add_argument("--allow-registry", action="append", default=[], type=_registry, help="one more registry")
+    parser.add_argument("--allow-image", action="append", default=[], type=_image, help="one image, by digest")
     parser.add_argument("--job-network", choices=("none", "bridge"), default="none", help="network of jobs")
     parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     return parser
@@ -63,6 +65,17 @@ def _gpus(text: str) -> frozenset[str] | None:
         if not GPU.fullmatch(uuid):
             raise argparse.ArgumentTypeError(f"found {uuid!r}, allowed: all, or UUIDs of GPUs separated by commas")
     return frozenset(uuids)
+
+
+def _image(text: str) -> ImageReference:
+    """By digest, from whatever registry stands in it."""
+    try:
+        reference = image_parse(text, allowed_registries=ALLOWED_REGISTRIES | {text.partition("/")[0]})
+    except ImageRefused:
+        reference = None
+    if reference is None or reference.digest is None:
+        raise argparse.ArgumentTypeError(f"found {text!r}, allowed: an image by digest, like registry/name@sha256:…")
+    return reference
 
 
 def _registry(text: str) -> str:

@@ -19,10 +19,14 @@ def _machine_memory() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """`gpus` null: every GPU, but each by its UUID. `networks`: whether jobs may have a bridge (only behind egress rules)."""
+    """`gpus` null: every GPU, but each by its UUID. `networks`: whether jobs may have a bridge (only behind egress rules).
+
+    `images` are single ones, by digest, that may come from any registry: the agent's own looks whether those rules hold.
+    """
 
     gpus: frozenset[str] | None = None
     registries: frozenset[str] = ALLOWED_REGISTRIES
+    images: frozenset[ImageReference] = frozenset()
     networks: bool = False
     memory_bytes: int = field(default_factory=lambda: max(_machine_memory(), SUITE_MEMORY_BYTES))
     cpus: int = field(default_factory=lambda: os.cpu_count() or 1)
@@ -30,9 +34,15 @@ class Policy:
     def image(self, text: str, where: str) -> ImageReference:
         """The reference in an image's name. Raises Refused."""
         try:
+            reference = image_parse(text, allowed_registries=self.registries | {each.registry for each in self.images})
+            if reference.registry in self.registries or reference.pull_reference in self._single():
+                return reference
             return image_parse(text, allowed_registries=self.registries)
         except ImageRefused as refused:
             raise Refused(where, shown(text), refused.allowed) from None
+
+    def _single(self) -> set[str]:
+        return {each.pull_reference for each in self.images}
 
     def gpu_check(self, uuid: object, where: str) -> str:
         if not isinstance(uuid, str) or not GPU.fullmatch(uuid):

@@ -65,6 +65,13 @@ def test_the_agent_sees_the_offered_cards_and_cannot_compute_on_them(gpus: str, 
     assert "deploy" not in services["guard"]
 
 
+def test_the_guard_lets_the_agents_own_image_look_at_the_network() -> None:
+    services = filled(GPUNEX_AGENT_IMAGE="own.example/agent@sha256:" + "a" * 64)
+    for name, option in (("guard", "--allow-image"), ("agent", "--egress-image")):
+        command = services[name]["command"]
+        assert command[command.index(option) + 1] == services["agent"]["image"]
+
+
 def test_the_agents_image_is_of_the_group_that_may_use_the_guards_socket() -> None:
     user, group = filled()["guard"]["user"].split(":")
     dockerfile = (ROOT / "agent" / "Dockerfile").read_text()

@@ -18,6 +18,7 @@ from agent.guard.http import Request, request_read
 from agent.guard.policy import Policy
 from agent.guard.strict import json_read, query_read
 from agent.guard.workspace import Workspaces
+from agent_protocol.images import image_parse
 from tests.agent.guard_requests import API, IMAGE_ENVIRONMENT, create_body, order_of
 from tests.agent.host import GPU_A, ROOT, attempt_body
 
@@ -293,6 +294,18 @@ def test_a_peer_that_dawdles_is_left() -> None:
         left.sendall(b"GET / HT")
         with pytest.raises(TimeoutError):
             request_read(right, time.monotonic() + 0.01)
+
+
+def test_a_single_image_opens_no_registry() -> None:
+    digest = "sha256:" + "d" * 64
+    policy = Policy(
+        images=frozenset({image_parse(f"own.example/agent@{digest}", allowed_registries=frozenset({"own.example"}))})
+    )
+    assert policy.image(f"own.example/agent@{digest}", "Image").digest == digest
+    assert policy.image("busybox:1", "Image").registry == "docker.io"
+    for other in ("own.example/agent:1", f"own.example/other@{digest}", f"own.example/agent@sha256:{'e' * 64}"):
+        with pytest.raises(Refused, match="allowed: docker.io"):
+            policy.image(other, "Image")
 
 
 @pytest.mark.parametrize(
