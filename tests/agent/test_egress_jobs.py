@@ -87,7 +87,7 @@ def test_a_job_gets_a_network_only_behind_the_rules(
     assert platform.events_of("orphan") == []
     client = engine.client()
     eventually(lambda: client.containers.list(all=True) == client.volumes.list() == [], "nothing is left", timeout_s=60)
-    assert "gpx" not in namespace.run("ip link show")
+    eventually(lambda: "gpx" not in namespace.run("ip link show"), "no bridge is left", timeout_s=60)
     client.close()
 
 

@@ -304,7 +304,7 @@ def test_a_single_image_opens_no_registry() -> None:
     assert policy.image(f"own.example/agent@{digest}", "Image").digest == digest
     assert policy.image("busybox:1", "Image").registry == "docker.io"
     for other in ("own.example/agent:1", f"own.example/other@{digest}", f"own.example/agent@sha256:{'e' * 64}"):
-        with pytest.raises(Refused, match="allowed: docker.io"):
+        with pytest.raises(Refused, match=r"allowed: docker\.io"):
             policy.image(other, "Image")
 
 
