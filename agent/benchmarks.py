@@ -62,6 +62,10 @@ class BenchmarkManager:
                     del self._states[run_id]
                     self._progress.pop(run_id, None)
 
+    def names(self) -> frozenset[str]:
+        """Containers of benchmarks: marked as ours, in no record of an attempt, and no orphans."""
+        return self._runner.names()
+
     def statuses(self) -> tuple[BenchmarkStatus, ...]:
         with self._lock:
             return tuple(

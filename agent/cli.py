@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import signal
 import sys
 import threading
@@ -47,6 +48,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--egress-image", help="the agent's image: looks before each job whether the network rules hold")
     run.add_argument("--allow-registry", action="append", default=[], help="one more registry for images")
+    run.add_argument("--benchmark-python", default=sys.executable, help="runtime process: a Python that has torch")
+    run.add_argument("--benchmark-options", default="", help="runtime process: options for the suite, in one argument")
     run.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     run.set_defaults(command=_run)
     _host_options(run)
@@ -106,6 +109,8 @@ def _settings(options: argparse.Namespace) -> Settings:
         registries=frozenset(given.get("allow_registry", ())),
         devices=given.get("devices", "engine"),
         log_level=given.get("log_level", "INFO"),
+        benchmark_python=given.get("benchmark_python", sys.executable),
+        benchmark_options=tuple(shlex.split(given.get("benchmark_options", ""))),
     )
 
 

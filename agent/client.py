@@ -1,5 +1,8 @@
 """The agent's side of the HTTP conversation: one client, every failure sorted into the few kinds that matter."""
 
+import statistics
+import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -11,6 +14,15 @@ from agent.config import is_loopback
 from agent_protocol.errors import ProtocolError
 from agent_protocol.fields import MAX_BODY_BYTES, Message, json_read, json_write
 from agent_protocol.messages import (
+    NONCE_HEADER,
+    BenchCommit,
+    BenchCommitted,
+    BenchDownload,
+    BenchOpen,
+    BenchOpened,
+    BenchStart,
+    BenchStarted,
+    BenchUploaded,
     CredentialReply,
     CredentialRequest,
     EnrolReply,
@@ -29,6 +41,7 @@ _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 # The doorbell sends a comment at least every half minute; three missed ones mean a dead connection.
 _BELL_TIMEOUT = httpx.Timeout(10.0, read=95.0)
 _MAX_REDIRECTS = 2
+_ROUND_TRIPS = 20
 _MAX_BELL_LINE = 4096
 
 Reply = TypeVar("Reply", bound=Message)
@@ -79,6 +92,7 @@ class PlatformClient:
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
         self._credential: str | None = None
+        self._round_trips: deque[float] = deque(maxlen=_ROUND_TRIPS)
         # On the loopback a proxy from the environment would only be in the way.
         self._http = httpx.Client(
             timeout=_TIMEOUT,
@@ -100,13 +114,62 @@ class PlatformClient:
         return self._read(CredentialReply, self._post("/agent/v1/credential", request.to_dict()))
 
     def sync(self, request: SyncRequest) -> SyncReply:
-        return self._read(SyncReply, self._post("/agent/v1/sync", request.to_dict()))
+        started = time.monotonic()
+        answer = self._post("/agent/v1/sync", request.to_dict())
+        self._round_trips.append(1000 * (time.monotonic() - started))
+        return self._read(SyncReply, answer)
+
+    def latency_ms(self) -> float | None:
+        """Median of the last syncs, the platform's own work included; null before the first."""
+        return statistics.median(self._round_trips) if self._round_trips else None
 
     def events(self, batch: EventBatch) -> EventsReply:
         return self._read(EventsReply, self._post("/agent/v1/events", batch.to_dict()))
 
     def logs(self, attempt_id: str, chunk: LogChunk) -> LogReply:
         return self._read(LogReply, self._post(f"/agent/v1/attempts/{attempt_id}/logs", chunk.to_dict()))
+
+    def bench_start(self, run_id: str, start: BenchStart) -> BenchStarted:
+        return self._read(BenchStarted, self._post(f"/agent/v1/bench/{run_id}/start", start.to_dict()))
+
+    def bench_commit(self, run_id: str, commit: BenchCommit) -> BenchCommitted:
+        return self._read(BenchCommitted, self._post(f"/agent/v1/bench/{run_id}/commit", commit.to_dict()))
+
+    def bench_open(self, run_id: str, opening: BenchOpen) -> BenchOpened:
+        return self._read(BenchOpened, self._post(f"/agent/v1/bench/{run_id}/open", opening.to_dict()))
+
+    def bench_download(self, run_id: str, wanted: BenchDownload) -> int:
+        """How many of the bytes arrived."""
+        received = 0
+        with self._bench_stream(
+            f"/agent/v1/bench/{run_id}/download",
+            json_write(wanted.to_dict()),
+            {"Content-Type": "application/json"},
+        ) as response:
+            for part in response.iter_raw():
+                received += len(part)
+        return received
+
+    def bench_upload(self, run_id: str, nonce: str, content: bytes) -> int:
+        """How many of the bytes arrived there."""
+        headers = {"Content-Type": "application/octet-stream", NONCE_HEADER: nonce}
+        with self._bench_stream(f"/agent/v1/bench/{run_id}/upload", content, headers) as response:
+            answer = _bounded_body(response)
+        try:
+            return BenchUploaded.parse(json_read(answer)).received_bytes
+        except ProtocolError as error:
+            raise Unreachable(f"the answer is not the protocol: {error}") from None
+
+    @contextmanager
+    def _bench_stream(self, path: str, content: bytes, headers: dict[str, str]) -> Iterator[httpx.Response]:
+        headers["Authorization"] = f"Bearer {self._credential}"
+        try:
+            with self._http.stream("POST", self._url + path, content=content, headers=headers) as response:
+                if response.status_code != 200:
+                    raise _failure(response.status_code, _bounded_body(response), response.headers.get("retry-after"))
+                yield response
+        except httpx.HTTPError as error:
+            raise Unreachable(type(error).__name__) from None
 
     @contextmanager
     def bell(self, path: str, ticket: str) -> Iterator[Iterator[str]]:

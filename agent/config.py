@@ -27,7 +27,8 @@ class Settings:
     """`sync_interval_s` null: the platform says how often. `gpus` null: all of them are offered.
 
     `job_network` is `none` until the egress rules are installed on the host: without them a job on a bridge could reach
-    the provider's own network; `egress_image` is the image that looks whether they hold, the agent's own. `registries`
+    the provider's own network; `egress_image` is the image that looks whether they hold, the agent's own. `benchmark_python`
+    and `benchmark_options` run the suite where there is no engine: an interpreter with torch, and options. `registries`
     are the operator's additions to agent_protocol.images. `devices` says where a job's GPUs come from: the
     container engine hands them out, or, since simulated ones exist nowhere, nobody.
     """
@@ -48,6 +49,8 @@ class Settings:
     registries: frozenset[str] = frozenset()
     devices: str = "engine"
     log_level: str = "INFO"
+    benchmark_python: str = sys.executable
+    benchmark_options: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raises AgentError naming the option, what was found and what is allowed."""

@@ -73,7 +73,7 @@ def _disk_free_gb(settings: Settings) -> int | None:
 def _gpus(settings: Settings) -> tuple[str | None, int | None]:
     """Driver version and how many GPUs it sees; both null where the driver does not answer."""
     try:
-        probe, _ = probe_make(settings)
+        probe = probe_make(settings)
     except AgentError:
         return None, None
     try:

@@ -151,6 +151,9 @@ class Reconciler:
     def sweep(self) -> None:
         """Adopt jobs that are wanted but of which we have no record (a lost state folder); end all other strangers."""
         for job in self._context.runtime.found():
+            # Asked for each, after it was found: a benchmark names its container before it is created.
+            if job.name in self._benchmarks.names():
+                continue
             with self._lock:
                 records = {attempt.record.name: attempt.record for attempt in self._attempts.values()}
                 wanted = (self._wanted or {}).get(job.attempt_id or "")

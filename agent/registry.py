@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 from agent.bench.base import BenchmarkRunner
+from agent.client import PlatformClient
 from agent.config import Settings
 from agent.probe.base import GpuProbe
 from agent.runtime.base import JobRuntime
@@ -16,6 +17,7 @@ RUNTIME_MODULES = {
     "docker": ("agent.runtime.docker", "DockerRuntime"),
 }
 _SIMULATION = "agent.probe.simulated"
+_LAUNCH = "agent.bench.launch"
 
 
 def runtime_make(settings: Settings, machine_id: str) -> JobRuntime:
@@ -24,18 +26,34 @@ def runtime_make(settings: Settings, machine_id: str) -> JobRuntime:
     return runtime
 
 
-def probe_make(settings: Settings) -> tuple[GpuProbe, BenchmarkRunner]:
-    """The probe, and the benchmark that goes with it: simulated cards get simulated figures, real ones never do."""
+def probe_make(settings: Settings) -> GpuProbe:
+    """Raises AgentError when the profile of a simulation cannot be read."""
     probe: GpuProbe
-    benchmark: BenchmarkRunner
     if settings.probe == "simulated":
         profile = _load(_SIMULATION, "profile_read")(settings.simulated_profile)
         probe = _load(_SIMULATION, "SimulatedProbe")(profile)
-        benchmark = _load("agent.bench.simulated", "SimulatedBenchmark")(profile)
     else:
         probe = _load("agent.probe.nvml", "NvmlProbe")()
-        benchmark = _load("agent.bench.torch", "TorchBenchmark")()
-    return probe, benchmark
+    return probe
+
+
+def benchmark_make(settings: Settings, client: PlatformClient, runtime: JobRuntime, machine_id: str) -> BenchmarkRunner:
+    """The benchmark that goes with the probe: simulated cards get simulated figures, real ones never do."""
+    benchmark: BenchmarkRunner
+    if settings.probe == "simulated":
+        profile = _load(_SIMULATION, "profile_read")(settings.simulated_profile)
+        benchmark = _load("agent.bench.simulated", "SimulatedBenchmark")(profile, client)
+        return benchmark
+    if settings.runtime == "docker":
+        launcher = _load(_LAUNCH, "ContainerLauncher")(runtime, machine_id)
+    else:
+        launcher = _load(_LAUNCH, "ChildLauncher")(settings.benchmark_python, settings.benchmark_options)
+    host = [
+        _load("agent.bench.storage", "StorageMeasure")(settings.state),
+        _load("agent.bench.network", "NetworkMeasure")(client),
+    ]
+    benchmark = _load("agent.bench.suite", "SuiteBenchmark")(launcher, client, host)
+    return benchmark
 
 
 def _load(module: str, name: str) -> Any:

@@ -19,7 +19,7 @@ from agent.logship import LogShipper
 from agent.outbox import OutboxSender
 from agent.pacing import Alarm
 from agent.reconciler import Reconciler
-from agent.registry import probe_make, runtime_make
+from agent.registry import benchmark_make, probe_make, runtime_make
 from agent.runtime.base import EngineFacts
 from agent.state import StateStore
 from agent.sync import SyncLoop, SyncParts
@@ -40,7 +40,7 @@ def serve(settings: Settings, stop: threading.Event) -> ExitCode:
         stack.callback(store.close)
         client = PlatformClient(settings.url)
         stack.callback(client.close)
-        probe, runner = probe_make(settings)
+        probe = probe_make(settings)
         stack.callback(probe.close)
         sync_alarm, outbox_alarm, log_alarm = Alarm(stop), Alarm(stop), Alarm(stop)
         watch = HostWatch(settings, probe, store, sync_alarm)
@@ -61,6 +61,7 @@ def serve(settings: Settings, stop: threading.Event) -> ExitCode:
 
         leases = GpuLeases(probe.busy)
         contact = Contact(store)
+        runner = benchmark_make(settings, client, runtime, identity.machine_id)
         benchmarks = BenchmarkManager(runner, store, leases, watch, changed, stop)
         context = AttemptContext(
             store, runtime, watch, leases, contact, changed, stop, settings.stop_grace_s, identity.machine_id
@@ -103,7 +104,7 @@ def machine_renew(settings: Settings, stop: threading.Event) -> str | None:
         stack.callback(store.close)
         client = PlatformClient(settings.url)
         stack.callback(client.close)
-        probe, _runner = probe_make(settings)
+        probe = probe_make(settings)
         stack.callback(probe.close)
         host = host_read(settings, EngineFacts(), None, None)
         identity = identity_renew(settings, store, client, host, simulated=probe.simulated, stop=stop)

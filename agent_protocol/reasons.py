@@ -131,6 +131,7 @@ BENCHMARK_FAILURES: dict[str, str] = {
     "gpu_busy": gettext_noop("Something else is using the GPU."),
     "out_of_memory": gettext_noop("The GPU does not have enough free memory for the benchmark."),
     "time_limit": gettext_noop("The benchmark took too long."),
+    "challenge_refused": gettext_noop("The platform did not take the answer to its challenge."),
     "interrupted": gettext_noop("The agent was stopped while it measured."),
     "unknown": gettext_noop("The benchmark failed for an unknown reason."),
 }

@@ -14,12 +14,12 @@ from agent_protocol.challenge import entry, keys_of, line, row_leaf, work_flops
 
 OPENED_ROUNDS = 8
 OPENED_ROWS = 4
-"""32 rows of a run are recomputed. A round that was not computed is met with 8 of 32; half of them with 255 of 256 chances.
-Few rounds with several rows each cost less than many with one: most of the work is making B again."""
+"""32 rows of a run are recomputed. Whoever leaves out half of the rounds is met with 255 of 256 chances, a quarter with nine
+of ten. Few rounds with several rows each cost less than many with one: most of the work is making B again."""
 TIMED_SHARE = Decimal(40)
-"""A claim may be so many times what the platform has timed. Of the timed seconds a fast card multiplies for a small part:
-the rest makes the matrices, copies and hashes the product, starts a container and crosses the network. The figure is an
-estimate; it separates a processor or an old card from a data-centre card, and not two data-centre cards from each other."""
+"""A claim may be so many times what the platform has timed. Of the timed seconds a fast card multiplies for a small part (an
+estimated tenth): the rest starts a container and torch, makes the matrices, copies and hashes the products, and crosses the
+network. That separates a processor or an old card from a data-centre card, and not two data-centre cards from each other."""
 BLOCK = 256
 """Lines of B made at a time: their 64-bit numbers stay in the processor's cache."""
 TERA = Decimal(10) ** 12

@@ -18,4 +18,14 @@ def runs_expire() -> int:
 
 @shared_task(name="benchmarks.runs_request_weekly", queue="bench")
 def runs_request_weekly() -> int:
-    return services.runs_request_weekly(now=clock.now())
+    """Everything that is asked for by the calendar or by lot."""
+    now = clock.now()
+    asked = services.runs_request_for_suite(now=now)
+    return asked + services.runs_request_weekly(now=now) + services.runs_request_surprise(now=now)
+
+
+@shared_task(name="benchmarks.proofs_decide", queue="bench")
+def proofs_decide() -> int:
+    now = clock.now()
+    services.proofs_withheld_review(now=now)
+    return services.proofs_decide(now=now)

@@ -6,7 +6,7 @@ Values are Decimal: TFLOPS, GB/s (10⁹), MB/s and Mbit/s (10⁶), milliseconds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, Decimal
 
 GPU_METRICS = (
@@ -124,10 +124,12 @@ def below_code(metric: str) -> str:
     return _MACHINE_CODES.get(metric) or "below_" + metric.rpartition("_")[0]
 
 
+PROOF_CODES = ("proof_wrong", "proof_above_peak", "proof_withheld", "claim_above_timing")
 REASON_CODES = (
     *(below_code(metric) for metric in METRICS),
     *("missing_" + metric.rpartition("_")[0] for metric in METRICS),
     *("above_peak_" + metric.rpartition("_")[0] for metric in GPU_METRICS),
+    *PROOF_CODES,
 )
 
 
@@ -162,6 +164,45 @@ def judge(
         health_percent=health_percent(values, reference),
         performance_index=performance_index(values),
     )
+
+
+PROOF_METRIC = "tensor_tflops"
+CLAIMS = ("fp16_tflops", "tensor_tflops")
+"""Figures of the kind of work that the challenge is."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the platform found about a run's challenge.
+
+    right: whether the opened rows were those of the products. proven_tflops: the chain's work by the platform's own clock.
+    claim_limit_tflops: the most that may be claimed beside it; None where nothing is claimed for a real card.
+    """
+
+    right: bool
+    proven_tflops: Decimal
+    claim_limit_tflops: Decimal | None
+
+
+def judge_proof(judgement: Judgement, proof: Proof, values: Values, reference: Reference, limits: Limits) -> Judgement:
+    """The judgement with what the challenge showed.
+
+    Wrong rows, and more than the card can do, are too strange for a rule: a person looks. A claim that the timing does not
+    bear out may be a slow line or a restart, so it counts as a run below the minimum, which is repeated at once.
+    """
+    suspicious, below = list(judgement.suspicious), list(judgement.below)
+    if not proof.right:
+        suspicious.append(Reason("proof_wrong", PROOF_METRIC, None, None))
+    peak = reference.peak.get(PROOF_METRIC)
+    if peak is not None and proof.proven_tflops > peak * limits.peak_factor:
+        suspicious.append(
+            Reason("proof_above_peak", PROOF_METRIC, _rounded(proof.proven_tflops, "0.0001"), peak * limits.peak_factor)
+        )
+    for metric in CLAIMS if proof.claim_limit_tflops is not None else ():
+        value = values.get(metric)
+        if value is not None and proof.claim_limit_tflops is not None and value > proof.claim_limit_tflops:
+            below.append(Reason("claim_above_timing", metric, value, _rounded(proof.claim_limit_tflops, "0.0001")))
+    return replace(judgement, suspicious=tuple(suspicious), below=tuple(below))
 
 
 def health_percent(values: Values, reference: Reference) -> Decimal | None:
@@ -203,8 +244,10 @@ def standing(*, recent_meets: Sequence[bool], was_listed: bool | None, in_review
     return bool(was_listed) and bad < BELOW_TO_DELIST
 
 
-MATRIX_SIZES = ((Decimal(40), 8192), (Decimal(0), 4096))
-"""n by GiB of memory: large enough to fill the card, three FP32 matrices well inside its memory."""
+MATRIX_SIZES = ((Decimal(70), 16_384), (Decimal(16), 8192), (Decimal(0), 4096))
+"""n by GiB of memory: the larger, the more of the time is multiplication; three FP32 matrices stay well inside the memory."""
+SIMULATED_SIZE, SIMULATED_ROUNDS = 16, 8
+"""A card that does not exist answers in plain Python, on a processor that it shares with others."""
 
 
 def matrix_size(memory_gib: Decimal) -> int:

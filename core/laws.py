@@ -48,6 +48,25 @@ def frozen_columns(table: str, columns: Iterable[str]) -> RunSQL:
     )
 
 
+def written_once(table: str, columns_by_stamp: dict[str, Iterable[str]]) -> RunSQL:
+    """Columns that are null or empty until their stamp (a column with an instant) is set, and never change from then on.
+
+    Combine with ``frozen_columns``, which guards the columns that are written at INSERT, and the rows themselves.
+    """
+    stages = []
+    for stamp, columns in columns_by_stamp.items():
+        differs = " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in (stamp, *columns))
+        stages.append(f"(OLD.{stamp} IS NOT NULL AND ({differs}))")
+    changed = " OR ".join(stages)
+    return RunSQL(
+        f"""
+        CREATE TRIGGER {table}_written_once BEFORE UPDATE ON {table}
+            FOR EACH ROW WHEN ({changed}) EXECUTE FUNCTION core_refuse_change();
+        """,
+        f"DROP TRIGGER {table}_written_once ON {table};",
+    )
+
+
 PARTITIONS = RunSQL(
     """
     CREATE TABLE core_partitioned (name text PRIMARY KEY, keep_days integer NOT NULL CHECK (keep_days > 0));

@@ -7,7 +7,8 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from django.core.exceptions import RequestDataTooBig
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, JsonResponse
+from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from agent_protocol.errors import ProtocolError
@@ -71,12 +72,12 @@ def refusal(request: HttpRequest, error: DomainError) -> JsonResponse:
     return JsonResponse(body, status=error.status)
 
 
-def agent_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def agent_view(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """A POST-only view for agents: no CSRF (there is no cookie), named errors in the one shape."""
 
     @csrf_exempt
     @wraps(view)
-    def wrapped(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponse:
+    def wrapped(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponseBase:
         if request.method != "POST":
             refused = DomainError("POST only.", code="method_not_allowed")
             refused.status = 405

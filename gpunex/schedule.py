@@ -30,6 +30,7 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     "invariants": every("core.invariants_check", 15 * MINUTE),
     "benchmark_dispatch": every("benchmarks.runs_dispatch", 5.0, "bench"),
     "benchmark_expiry": every("benchmarks.runs_expire", 30.0, "bench"),
+    "benchmark_proofs": every("benchmarks.proofs_decide", MINUTE, "bench"),
     "benchmark_weekly": every("benchmarks.runs_request_weekly", HOUR, "bench"),
     "heartbeats": every("reliability.heartbeats_flush", 5.0 if DEMO else MINUTE),
     "offline": every("reliability.offline_sweep", 5.0),

@@ -141,6 +141,8 @@ BELL_URL = env.text("BELL_URL", "")
 AGENT_IMAGE = env.text("AGENT_IMAGE", "")
 GUARD_IMAGE = env.text("GUARD_IMAGE", "")
 """Images the installer pulls, by digest (name@sha256:…); empty: this platform offers none, and the installer says so."""
+BENCHMARK_IMAGE = env.text("BENCHMARK_IMAGE", "")
+"""The benchmark suite (agent/suite/Dockerfile), by digest; empty: hosts with an engine cannot be measured."""
 
 # -- Celery -----------------------------------------------------------------------------------------------------------
 CELERY_BROKER_URL = REDIS_URL

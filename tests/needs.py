@@ -16,6 +16,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "engine": ("dockerd", "busybox"),
     "browser": ("chromium",),
     "compiler": ("gcc",),
+    "fio": ("fio",),
     "linter": ("shellcheck",),
     "netfilter": ("nft", "ip"),
     "gettext": ("xgettext", "msgfmt", "msgmerge"),

@@ -1,14 +1,18 @@
 """Figures of a card that does not exist: those its model is known to measure, with a small seeded noise."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 
-from agent.bench.base import BenchmarkRefused, Measurement
+from agent.bench.base import BenchmarkRefused, Cancelled, ChallengeDesk, Measurement
+from agent.bench.challenge import Chain, Row, challenge_answer
+from agent.bench.plain import PlainChain, chain_plain
 from agent.probe.simulated import SimulatedProfile
 from agent_protocol.messages import BenchmarkConditions, BenchmarkMetrics, BenchmarkPlan
 
 SUITE_VERSIONS = frozenset({1})
+# Plain Python needs n³ steps a round; a platform that asks a simulation for a real card's product is mistaken.
+LARGEST_N = 128
 # Equal healthy cards differ by one or two percent.
 NOISE = 0.01
 _STEPS = 20
@@ -50,15 +54,18 @@ _MODELS: tuple[tuple[tuple[str, ...], dict[str, float]], ...] = (
 
 
 class SimulatedBenchmark:
-    """Takes `benchmark_s` of the profile; the same challenge brings the same figures."""
+    """Takes `benchmark_s` of the profile; the same challenge brings the same figures. The challenge itself is answered
+    honestly, in plain Python."""
 
-    def __init__(self, profile: SimulatedProfile) -> None:
+    def __init__(self, profile: SimulatedProfile, desk: ChallengeDesk) -> None:
         self._profile = profile
+        self._desk = desk
 
-    def run(
-        self, plan: BenchmarkPlan, progress: Callable[[int], None], cancelled: Callable[[float], bool]
-    ) -> Measurement:
-        if plan.suite_version not in SUITE_VERSIONS:
+    def names(self) -> frozenset[str]:
+        return frozenset()
+
+    def run(self, plan: BenchmarkPlan, progress: Callable[[int], None], cancelled: Cancelled) -> Measurement:
+        if plan.suite_version not in SUITE_VERSIONS or plan.challenge.n > LARGEST_N:
             raise BenchmarkRefused("unsupported_suite")
         cards = [each for each in self._profile.gpus if each.gpu.uuid == plan.gpu_uuid]
         if not cards:
@@ -69,7 +76,8 @@ class SimulatedBenchmark:
             if cancelled(self._profile.benchmark_s / _STEPS):
                 raise BenchmarkRefused("interrupted")
             progress(100 * (step + 1) // _STEPS)
-        noise = random.Random(f"{plan.challenge.seed} {plan.gpu_uuid}")
+        challenge_answer(self._desk, plan, _PlainProver(plan), cancelled)
+        noise = random.Random(f"{plan.challenge.nonce} {plan.gpu_uuid}")
         figures = cards[0].peak or _by_name(cards[0].gpu.name or "")
         metrics = {each.name: _noisy(getattr(figures, each.name), noise) for each in fields(figures)}
         return Measurement(
@@ -83,6 +91,21 @@ class SimulatedBenchmark:
                 device="simulated",
             ),
         )
+
+
+class _PlainProver:
+    def __init__(self, plan: BenchmarkPlan) -> None:
+        self._challenge = plan.challenge
+        self._computed: PlainChain | None = None
+
+    def chain(self, seed: str) -> Chain:
+        asked = self._challenge
+        self._computed = chain_plain(nonce=asked.nonce, seed=seed, n=asked.n, rounds=asked.rounds)
+        return Chain(self._computed.roots, None)
+
+    def open(self, seed: str, chain: Chain, rows: Sequence[Row]) -> list[tuple[bytes, list[bytes]]]:
+        assert self._computed is not None, "opened after the chain"
+        return [self._computed.opening(number, row) for number, row in rows]
 
 
 def _by_name(name: str) -> BenchmarkMetrics:

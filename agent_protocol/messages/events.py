@@ -9,7 +9,10 @@ from agent_protocol.fields import (
     Boolean,
     Choice,
     ListOf,
+    MapOf,
     Message,
+    Nullable,
+    Number,
     Text,
     UuidText,
     instant_check,
@@ -28,6 +31,7 @@ from agent_protocol.reasons import BENCHMARK_FAILURES, REASON_CODES
 
 MAX_EVENTS = 100
 _MAX_RATE = 1e9
+_NAME = r"[a-z][a-z0-9_]{0,63}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,10 @@ class BenchmarkMetrics(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkConditions(Message):
-    """Under which circumstances the figures came about."""
+    """Under which circumstances the figures came about.
+
+    `details`: further numbers by name (spreads, further rates). `unmeasured`: per metric that is null, why.
+    """
 
     clocks_mhz: int | None = optional_integer(0, 100_000)
     temperature_c: float | None = optional_number(-100, 300)
@@ -70,6 +77,8 @@ class BenchmarkConditions(Message):
     foreign_processes: int | None = optional_integer(0, 100_000)
     simulated: bool = wire(Boolean())
     device: str = wire(Choice(("cuda", "cpu", "simulated")))
+    details: dict[str, float] | None = wire(Nullable(MapOf(Number(0, 1e15), 64, _NAME)))
+    unmeasured: dict[str, str] | None = wire(Nullable(MapOf(Text(64, 1), 32, _NAME)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from agent_protocol.challenge import MAX_N
 from agent_protocol.errors import ProtocolError
 from agent_protocol.fields import (
     AnyObject,
@@ -16,9 +17,11 @@ from agent_protocol.fields import (
     UuidText,
     integer,
     nested,
+    optional_text,
     text,
     wire,
 )
+from agent_protocol.messages.bench import MAX_ROUNDS
 from agent_protocol.messages.hardware import MAX_GPUS, UUID_PATTERN, gpu_uuid
 from agent_protocol.reasons import STOP_REASONS
 
@@ -76,18 +79,19 @@ class AttemptPlan(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkChallenge(Message):
-    """Seed of the matrices whose product proves the work: n by n, `rounds` of them chained by hash."""
+    """The matrices whose products prove the work: n by n, `rounds` of them chained by hash. Their seed comes at the start."""
 
     STRAY_FIELDS_IGNORED: ClassVar[bool] = True
 
     nonce: str = text(128, min_length=1)
-    seed: int = integer()
-    n: int = integer(1, 65_536)
-    rounds: int = integer(1, 100_000)
+    n: int = integer(1, MAX_N)
+    rounds: int = integer(1, MAX_ROUNDS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkPlan(Message):
+    """`image`: the suite's image by digest; null where the platform has none (hosts without an engine need none)."""
+
     STRAY_FIELDS_IGNORED: ClassVar[bool] = True
 
     run_id: str = wire(UuidText())
@@ -95,6 +99,7 @@ class BenchmarkPlan(Message):
     suite_version: int = integer(1, 1_000_000)
     challenge: BenchmarkChallenge = nested(BenchmarkChallenge)
     time_limit_s: int = integer(1, 86_400)
+    image: str | None = optional_text(IMAGE_LENGTH)
 
 
 @dataclass(frozen=True, kw_only=True)

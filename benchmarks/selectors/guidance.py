@@ -38,6 +38,11 @@ _SLOW_STORAGE = _("Keep Docker's data on an NVMe drive with free space, and look
 _MISSING = _("Run gpunex-agent check on the machine: it names what keeps this from being measured.")
 _REVIEW = _("You need not do anything: a person looks at the figures and writes to you.")
 
+_SLOW_PROOF = _(
+    "The platform times the challenge itself. Look for a slow or broken line and for other work on the machine; it is "
+    "measured again at once."
+)
+
 _TEXTS: dict[str, tuple[str | Promise, str | Promise]] = {
     "below_fp32": (_("FP32 is below the minimum."), _SLOW_GPU),
     "below_fp16": (_("FP16 is below the minimum."), _SLOW_GPU),
@@ -50,6 +55,13 @@ _TEXTS: dict[str, tuple[str | Promise, str | Promise]] = {
     "latency_too_high": (_("The round trip to the platform takes too long."), _SLOW_NETWORK),
     "storage_read_too_slow": (_("Reading from storage is below the minimum."), _SLOW_STORAGE),
     "storage_write_too_slow": (_("Writing to storage is below the minimum."), _SLOW_STORAGE),
+    "proof_wrong": (_("The answer to the challenge does not hold: recomputed rows differ."), _REVIEW),
+    "proof_above_peak": (_("The challenge was answered faster than this model can multiply."), _REVIEW),
+    "proof_withheld": (_("Twice in a row the challenge was answered, but the answer was not opened."), _REVIEW),
+    "claim_above_timing": (
+        _("The reported figure is more than the time that the platform measured bears out."),
+        _SLOW_PROOF,
+    ),
 }
 
 _FAILURES: dict[str, str | Promise] = {

@@ -9,7 +9,8 @@ from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
-from benchmarks.models import Result, Run, Verdict
+from benchmarks.models import Proof, Result, Run, Verdict
+from benchmarks.proving import timing_of
 from benchmarks.selectors.guidance import METRICS, Explained, run_reason
 from benchmarks.selectors.suites import fleet_medians, limits_at, reference_of
 from benchmarks.selectors.verdicts import verdict_of
@@ -57,6 +58,8 @@ class Card:
     open_run: Run | None
     history: Sequence[PastRun]
     chart: Chart | None
+    proven_tflops: Decimal | None
+    """What the platform itself has timed in the verdict's run, at least; None where there is no right answer."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ def benchmark_cards(provider: Provider, *, now: datetime) -> list[MachineCards]:
     values: dict[UUID, dict[str, Decimal | None]] = defaultdict(dict)
     for run_id, metric, value in Result.objects.filter(run__in=judged).values_list("run_id", "metric", "value"):
         values[run_id][metric] = value
+    proven = _proven(judged)
     standards = _Standards(now)
     found = []
     for machine in machines:
@@ -99,9 +103,21 @@ def benchmark_cards(provider: Provider, *, now: datetime) -> list[MachineCards]:
                     open_run=next((row for row in mine if row.status in RUN_OPEN), None),
                     history=history,
                     chart=_health_chart(history),
+                    proven_tflops=proven.get(run.pk) if run else None,
                 )
             )
         found.append(MachineCards(machine, cards))
+    return found
+
+
+def _proven(judged: Iterable[UUID]) -> dict[UUID, Decimal]:
+    """Per run whose challenge was answered rightly: the work by the platform's own clock, in TFLOPS."""
+    proofs = Proof.objects.filter(run__in=list(judged), decided_at__isnull=False, wrong__isnull=True)
+    found = {}
+    for proof in proofs.order_by("started_at", "id").only("run", "n", "rounds", "started_at", "committed_at"):
+        if proof.committed_at is not None:
+            elapsed_s = (proof.committed_at - proof.started_at).total_seconds()
+            found[proof.run_id] = timing_of(proof.n, proof.rounds, elapsed_s).proven_tflops
     return found
 
 

@@ -9,13 +9,14 @@ from typing import Any
 from uuid import UUID
 
 import structlog
+from django.conf import settings
 from django.db import transaction
 
 from agent_protocol.messages import BenchmarkFailed
 from benchmarks.models import Run
 from benchmarks.services.requests import MEASURED_MACHINES, run_repeat, runs_withdraw
 from benchmarks.states import RUN, RUN_ON_HOST
-from benchmarks.verification import matrix_size
+from benchmarks.verification import SIMULATED_ROUNDS, SIMULATED_SIZE, matrix_size
 from core import jobs
 from core.errors import Conflict, NotFound
 from core.locks import lock_name_now
@@ -74,8 +75,7 @@ def run_offer(*, run_id: UUID, now: datetime) -> bool:
 
 
 def _put(run: Run, *, now: datetime) -> None:
-    challenge = challenge_new(run.gpu)
-    challenge["rounds"] = run.suite.rounds
+    challenge = challenge_new(run)
     RUN.move(
         run,
         to=Run.Status.OFFERED,
@@ -93,14 +93,20 @@ def _put(run: Run, *, now: datetime) -> None:
         "suite_version": run.suite.version,
         "challenge": challenge,
         "time_limit_s": run.suite.time_limit_s,
+        "image": settings.BENCHMARK_IMAGE or None,
     }
     plan_put(machine_id=run.machine_id, kind="benchmark", key=run.pk, body=body, now=now)
 
 
-def challenge_new(gpu: Gpu) -> dict[str, Any]:
-    """A fresh nonce and seed; the matrices' size by the card's memory (the smallest where it is unknown)."""
-    memory_gib = Decimal(gpu.memory_bytes or 0) / GIB
-    return {"nonce": secrets.token_hex(16), "seed": secrets.randbits(48), "n": matrix_size(memory_gib)}
+def challenge_new(run: Run) -> dict[str, Any]:
+    """A fresh nonce; the matrices' size by the card's memory (the smallest where it is unknown). The seed is made at the
+    start, as nothing may be computed before."""
+    memory_gib = Decimal(run.gpu.memory_bytes or 0) / GIB
+    if run.machine.simulated:
+        n, rounds = SIMULATED_SIZE, min(SIMULATED_ROUNDS, run.suite.rounds)
+    else:
+        n, rounds = matrix_size(memory_gib), run.suite.rounds
+    return {"nonce": secrets.token_hex(16), "n": n, "rounds": rounds}
 
 
 def run_observe(*, machine: Machine, run_id: UUID, state: str, progress: int | None, now: datetime) -> None:

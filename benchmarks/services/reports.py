@@ -13,14 +13,25 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from accounts.services import notification_send
 from agent_protocol.messages import BenchmarkReport
-from benchmarks.models import Result, Run, Verdict
+from benchmarks.models import Proof, Result, Run, Verdict
+from benchmarks.proving import timing_of
 from benchmarks.selectors.guidance import Explained
 from benchmarks.selectors.suites import fleet_medians, limits_at, reference_of
 from benchmarks.selectors.verdicts import recent_meets, verdict_of
 from benchmarks.services.dispatch import GIB, nonce_check, run_leave_host, run_locked
 from benchmarks.services.requests import run_follow_up, run_repeat
 from benchmarks.states import RUN, RUN_ON_HOST
-from benchmarks.verification import JUDGED_RUNS, METRICS, Judgement, judge, standing
+from benchmarks.verification import (
+    JUDGED_RUNS,
+    METRICS,
+    PROOF_METRIC,
+    Judgement,
+    Reason,
+    judge,
+    judge_proof,
+    standing,
+)
+from benchmarks.verification import Proof as ShownProof
 from core import news
 from core.errors import Conflict, Denied, Invalid
 from core.locks import lock_rows
@@ -32,9 +43,10 @@ FIGURE_STEP = Decimal("0.0001")
 
 
 def run_report(*, machine: Machine, report: BenchmarkReport, now: datetime) -> Run:
-    """Take a machine's figures for a run it was offered, and derive the verdict. The same report twice is harmless.
+    """Take a machine's figures for a run it was offered. The same report twice is harmless.
 
-    Raises NotFound; Conflict ``stale_token`` (nonce) or ``stale_state`` (the run had ended otherwise); Invalid naming
+    The verdict follows here, or when the proof that goes with the figures is decided (services.proofs). Raises NotFound;
+    Conflict ``stale_token`` (nonce), ``stale_state`` (the run had ended otherwise) or ``unproven``; Invalid naming
     suite_version or gpu_uuid; Denied ``simulated_refused``. After a refusal nothing has moved.
     """
     with transaction.atomic():
@@ -50,16 +62,26 @@ def run_report(*, machine: Machine, report: BenchmarkReport, now: datetime) -> R
             run_leave_host(run, to=Run.Status.FAILED, reason="no_cuda", now=now, changes={"ended_at": now})
             run_repeat(run, now=now)
             return run
-        changes = {"reported_at": now, "simulated": _simulated(report), "conditions": report.conditions.to_dict()}
+        proof = proof_of(run)
+        if proof is None:
+            raise Conflict("The challenge of this run was not answered.", code="unproven")
+        changes = {"reported_at": now, "simulated": _simulated(run, report), "conditions": report.conditions.to_dict()}
         run_leave_host(run, to=Run.Status.REPORTED, reason="", now=now, changes=changes)
         _results_store(run, report)
         _network_tell(run, report, now)
-        run_verify(run, now=now)
+        if proof.decided_at is not None:
+            run_verify(run, now=now)
         return run
 
 
-def _simulated(report: BenchmarkReport) -> bool:
-    return report.conditions.simulated or report.conditions.device == "simulated"
+def proof_of(run: Run) -> Proof | None:
+    """The newest attempt at the run's challenge that was opened."""
+    return Proof.objects.filter(run=run, opened_at__isnull=False).order_by("-started_at", "-id").first()
+
+
+def _simulated(run: Run, report: BenchmarkReport) -> bool:
+    """A machine that enrolled as a simulation stays one, whatever it says later."""
+    return report.conditions.simulated or report.conditions.device == "simulated" or run.machine.simulated
 
 
 def _fits(run: Run, report: BenchmarkReport) -> None:
@@ -67,7 +89,7 @@ def _fits(run: Run, report: BenchmarkReport) -> None:
         raise Invalid.field("suite_version", found=report.suite_version, allowed=str(run.suite.version))
     if report.gpu_uuid != run.gpu.uuid:
         raise Invalid.field("gpu_uuid", found=report.gpu_uuid, allowed=run.gpu.uuid)
-    if _simulated(report) and not settings.DEMO:
+    if _simulated(run, report) and not settings.DEMO:
         raise Denied("Simulated figures are taken in demo mode only.", code="simulated_refused")
 
 
@@ -112,6 +134,21 @@ def run_verify(run: Run, *, now: datetime) -> Verdict:
     return verdict
 
 
+def run_review_open(run: Run, *, code: str, now: datetime) -> bool:
+    """A run that brought no figures, and is strange for another reason: a person has to look. In the caller's transaction.
+
+    False where the card is in review already.
+    """
+    before = verdict_of([run.gpu_id]).get(run.gpu_id)
+    if before is not None and before.in_review:
+        return False
+    run.simulated = run.machine.simulated
+    found = Judgement((), (Reason(code, PROOF_METRIC, None, None),), None, None)
+    verdict = _verdict_write(run, found, passed=False, in_review=True, decided_by=SYSTEM, now=now)
+    _tell(run.gpu, before, verdict, second_bad=False, now=now)
+    return True
+
+
 def judgement_of(run: Run, *, now: datetime) -> Judgement:
     """The run's stored figures against the limits in force now."""
     values = dict(Result.objects.filter(run=run).values_list("metric", "value"))
@@ -119,14 +156,25 @@ def judgement_of(run: Run, *, now: datetime) -> Judgement:
     model = run.gpu.model
     if model is None:
         raise Conflict("The GPU has no model in the catalogue.", code="model_unknown")
+    reference = reference_of(model)
     memory = Gpu.objects.filter(machine=run.machine_id, status=Gpu.Status.ACTIVE).aggregate(all=Sum("memory_bytes"))
-    return judge(
+    judgement = judge(
         values,
-        reference=reference_of(model),
+        reference=reference,
         limits=limits,
         fleet_medians=fleet_medians(model_id=model.pk, suite=run.suite, limits=limits, simulated=bool(run.simulated)),
         machine_memory_gib=Decimal(memory["all"] or 0) / GIB,
     )
+    proof = proof_of(run)
+    # Runs from before there was a challenge have none.
+    return judgement if proof is None else judge_proof(judgement, _shown(run, proof), values, reference, limits)
+
+
+def _shown(run: Run, proof: Proof) -> ShownProof:
+    assert proof.committed_at is not None  # a law: what is opened was committed
+    timing = timing_of(proof.n, proof.rounds, (proof.committed_at - proof.started_at).total_seconds())
+    limit = None if run.simulated else timing.claim_limit_tflops
+    return ShownProof(right=proof.wrong is None, proven_tflops=timing.proven_tflops, claim_limit_tflops=limit)
 
 
 def _verdict_write(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from random import Random, SystemRandom
 from uuid import UUID
 
 from django.db import transaction
@@ -35,6 +36,9 @@ CLASH_LOST = ("gpu_missing", "no_cuda")
 """What a host says that does not have the card."""
 CLASH_ATTEMPTS = 3
 """A busy or interrupted card may answer a little later; one that never answers is not there."""
+SURPRISES_PER_DAY = 1 / 14
+"""Per card: with the weekly run, three measurements in a fortnight, of which nobody knows the third."""
+SECRET = SystemRandom()
 BACKOFF = (timedelta(minutes=2), timedelta(minutes=10), timedelta(hours=1), timedelta(hours=6))
 """Waits after a run that failed or got no answer; the last repeats, so that a host that comes back is measured by itself."""
 
@@ -132,6 +136,35 @@ def runs_request_weekly(*, now: datetime) -> int:
 def weekly_wait(gpu_id: UUID) -> timedelta:
     """A week and this card's own jitter."""
     return WEEKLY + timedelta(hours=gpu_id.int % JITTER_HOURS)
+
+
+def runs_request_surprise(*, now: datetime, random: Random = SECRET) -> int:
+    """Ask for cards drawn by lot, each SURPRISES_PER_DAY times a day on average: whoever tunes a card for its known day is met.
+
+    Called once an hour. Cards without a verdict, and those that wait for a run, are left out.
+    """
+    lots = Gpu.objects.filter(
+        status=Gpu.Status.ACTIVE,
+        machine__status__in=MEASURED_MACHINES,
+        benchmark_runs__status=Run.Status.VERIFIED,
+    ).exclude(benchmark_runs__status__in=RUN_OPEN)
+    ids = list(lots.values_list("pk", flat=True).distinct())
+    drawn = [gpu_id for gpu_id in ids if random.random() < SURPRISES_PER_DAY / 24]
+    return runs_request(gpus=Gpu.objects.filter(pk__in=drawn), trigger=Run.Trigger.SURPRISE, now=now)
+
+
+def runs_request_for_suite(*, now: datetime) -> int:
+    """Ask for cards that the suite in force has not measured yet, spread over a day from its beginning: a new baseline each."""
+    suite = suite_at(now)
+    measured = Run.objects.filter(suite=suite, status=Run.Status.VERIFIED).values("gpu")
+    due = Gpu.objects.filter(status=Gpu.Status.ACTIVE, machine__status__in=MEASURED_MACHINES)
+    due = due.filter(benchmark_runs__status=Run.Status.VERIFIED).exclude(benchmark_runs__status__in=RUN_OPEN)
+    ready = [
+        gpu
+        for gpu in due.exclude(pk__in=measured).distinct()
+        if suite.valid_from + timedelta(hours=gpu.pk.int % JITTER_HOURS) <= now
+    ]
+    return runs_request(gpus=ready, trigger=Run.Trigger.CHANGE, now=now)
 
 
 def run_repeat(run: Run, *, now: datetime) -> None:

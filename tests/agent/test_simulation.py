@@ -8,12 +8,14 @@ import pytest
 
 from agent.bench.base import BenchmarkRefused
 from agent.bench.simulated import SimulatedBenchmark
-from agent.bench.torch import TorchBenchmark
 from agent.errors import AgentError
 from agent.probe.simulated import SimulatedProbe, SimulatedProfile, profile_read
 from agent_protocol.messages import BenchmarkPlan
 from tests.agent.host import GPU_A, GPU_B, PROFILE
+from tests.agent.platform import FakeDesk
 from tests.agent_protocol.samples import BENCHMARK_PLAN
+
+CHALLENGE = {"nonce": "n1", "n": 16, "rounds": 2}
 
 
 def profile(tmp_path: Path, value: Any = PROFILE) -> SimulatedProfile:
@@ -23,7 +25,7 @@ def profile(tmp_path: Path, value: Any = PROFILE) -> SimulatedProfile:
 
 
 def plan(**changes: Any) -> BenchmarkPlan:
-    return BenchmarkPlan.parse({**BENCHMARK_PLAN, "gpu_uuid": GPU_A, **changes})
+    return BenchmarkPlan.parse({**BENCHMARK_PLAN, "gpu_uuid": GPU_A, "challenge": CHALLENGE, **changes})
 
 
 def test_load_shows_on_the_gpu_that_works(tmp_path: Path) -> None:
@@ -58,30 +60,36 @@ def test_a_bad_profile_names_the_field(tmp_path: Path, value: Any, field: str) -
 
 
 def test_the_same_challenge_brings_the_same_figures_and_another_others(tmp_path: Path) -> None:
-    runner = SimulatedBenchmark(profile(tmp_path))
+    desk = FakeDesk()
+    runner = SimulatedBenchmark(profile(tmp_path), desk)
     seen: list[int] = []
     first = runner.run(plan(), seen.append, lambda _seconds: False)
     again = runner.run(plan(), lambda _percent: None, lambda _seconds: False)
-    other = {**BENCHMARK_PLAN["challenge"], "seed": 8}
+    other = {**CHALLENGE, "nonce": "n2"}
     second = runner.run(plan(challenge=other), lambda _percent: None, lambda _seconds: False)
     assert first == again
     assert first.metrics != second.metrics
     assert seen[-1] == 100
     assert first.conditions.simulated
+    assert desk.calls == ["start", "commit", "open"] * 3
 
 
 def test_a_profile_may_describe_a_sick_card(tmp_path: Path) -> None:
     sick = {**PROFILE["gpus"][0], "benchmark": {"fp32_tflops": 1.0}}
-    result = SimulatedBenchmark(profile(tmp_path, [sick])).run(plan(), lambda _: None, lambda _: False)
+    result = SimulatedBenchmark(profile(tmp_path, [sick]), FakeDesk()).run(plan(), lambda _: None, lambda _: False)
     assert result.metrics.fp32_tflops == pytest.approx(1.0, rel=0.02)
     assert result.metrics.fp16_tflops is None
 
 
 def test_a_cancelled_benchmark_has_no_figures(tmp_path: Path) -> None:
     with pytest.raises(BenchmarkRefused, match="interrupted"):
-        SimulatedBenchmark(profile(tmp_path)).run(plan(), lambda _: None, lambda _: True)
+        SimulatedBenchmark(profile(tmp_path), FakeDesk()).run(plan(), lambda _: None, lambda _: True)
 
 
-def test_a_real_host_without_torch_invents_nothing() -> None:
-    with pytest.raises(BenchmarkRefused, match="not_installed"):
-        TorchBenchmark().run(plan(), lambda _: None, lambda _: False)
+def test_a_simulation_does_not_try_a_real_cards_product(tmp_path: Path) -> None:
+    desk = FakeDesk()
+    with pytest.raises(BenchmarkRefused, match="unsupported_suite"):
+        SimulatedBenchmark(profile(tmp_path), desk).run(
+            plan(challenge={**CHALLENGE, "n": 4096}), lambda _: None, lambda _: False
+        )
+    assert desk.calls == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,72 +11,73 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.suite import backends, chain, metrics
+from agent.bench.plain import chain_plain
+from agent.suite import backends, metrics
+from agent.suite.chain import chain_compute, leaves_compute
 from agent.suite.metrics import QUICK
 from agent_protocol import challenge
 from agent_protocol.reasons import BENCHMARK_FAILURES
 from tests.agent import nvml
 from tests.agent.host import ROOT
-from tests.agent.suite import NONCE, Suite
+from tests.agent.suite import suite_run
 from tests.needs import SYSTEM_PYTHON
 
-SEED = "00ff"
+SEED = "0f" * 32
+NONCE = "n1"
 ON_NUMPY = ("--device", "cpu", "--backend", "numpy", "--quick")
 ON_TORCH = ("--device", "cpu", "--backend", "torch", "--quick")
-SIZE = ("--n", "24", "--rounds", "3")
+N, ROUNDS = 24, 3
+CHAIN = ("chain", "--nonce", NONCE, "--seed", SEED, "--n", str(N), "--rounds", str(ROUNDS))
 
 
-def answered(suite: Suite, openings: list[tuple[int, int]]) -> dict[str, Any]:
-    """Give the seed, then ask for rows; the line with the roots."""
-    assert suite.line("ready") is not None, suite.seen
-    assert suite.deliver("start.json", {"seed": SEED}).returncode == 0
-    answer = suite.line("chain")
-    assert answer is not None, suite.seen
-    assert suite.deliver("openings.json", {"openings": openings}).returncode == 0
-    assert suite.finish() == 0
-    return answer
-
-
-def check(suite: Suite, answer: dict[str, Any], openings: list[tuple[int, int]]) -> None:
-    """Every opened row is that of the definition, and leads to the root that was said before."""
+def check(options: tuple[str, ...], python: str = sys.executable) -> list[str]:
+    """Every opened row is that of the definition, and leads to the root that was said before; the roots."""
+    answer = suite_run(*options, *CHAIN, python=python).one("chain")
     roots = [bytes.fromhex(root) for root in answer["roots"]]
-    seeds = challenge.seeds_of(NONCE, SEED, roots)
-    opened = suite.all("opening")
-    assert [(each["round"], each["row"]) for each in opened] == openings
-    for each in opened:
-        row = challenge.product_row(seeds[each["round"]], 24, each["row"])
-        leaf, path = bytes.fromhex(each["leaf"]), [bytes.fromhex(step) for step in each["path"]]
-        assert leaf == challenge.row_leaf(challenge.row_pack(row))
-        assert challenge.merkle_root_from(leaf, each["row"], 24, path) == roots[each["round"]]
-
-
-def test_the_chain_is_answered_as_the_definition_says(tmp_path: Path) -> None:
-    suite = Suite(tmp_path, *ON_NUMPY, *SIZE)
-    openings = [(0, 0), (1, 23), (2, 7)]
-    answer = answered(suite, openings)
-    check(suite, answer, openings)
-    assert len(answer["roots"]) == 3
+    assert len(roots) == ROUNDS
     assert 0 < answer["product_s"] <= answer["total_s"]
-    figures = {each["name"]: each for each in suite.all("figure")}
-    assert set(figures) == {"fp32_tflops", "fp16_tflops", "tensor_tflops", *metrics.MEMORY_METRICS}
-    assert figures["fp32_tflops"]["value"] > 0
-    assert figures["fp32_tflops"]["mad_percent"] >= 0
-    assert (figures["fp16_tflops"]["value"], figures["fp16_tflops"]["reason"]) == (None, "unsupported_precision")
-    assert [each["device"] for each in suite.all("device")] == ["cpu"]
-    assert [each["percent"] for each in suite.all("progress")] == [20, 30, 40, 50, 60, 70]
+    seeds = challenge.seeds_of(NONCE, SEED, roots)
+    wanted = [(0, 0), (0, 11), (2, N - 1)]
+    named = [f"{seeds[number].hex()}:{row}" for number, row in wanted]
+    opened = suite_run(*options, "open", "--n", str(N), *named, python=python).all("opening")
+    assert [(each["seed"], each["row"]) for each in opened] == [(seeds[number].hex(), row) for number, row in wanted]
+    for each, (number, row) in zip(opened, wanted, strict=True):
+        leaf, path = bytes.fromhex(each["leaf"]), [bytes.fromhex(step) for step in each["path"]]
+        assert leaf == challenge.row_leaf(challenge.row_pack(challenge.product_row(seeds[number], N, row)))
+        assert challenge.merkle_root_from(leaf, row, N, path) == roots[number]
+    found: list[str] = answer["roots"]
+    return found
+
+
+def test_the_chain_is_answered_as_the_definition_says() -> None:
+    check(ON_NUMPY)
+
+
+def test_plain_python_brings_the_very_same_roots() -> None:
+    """What a simulated card answers with."""
+    chain = chain_plain(nonce=NONCE, seed=SEED, n=N, rounds=ROUNDS)
+    roots, _seconds = chain_compute(backends.NumpyBackend(), nonce=NONCE, seed=SEED, n=N, rounds=ROUNDS)
+    assert list(chain.roots) == roots
+    seeds = challenge.seeds_of(NONCE, SEED, roots)
+    assert list(chain.leaves[2]) == leaves_compute(backends.NumpyBackend(), seeds[2], N)
 
 
 @pytest.mark.torch
 @pytest.mark.deep
-def test_torch_brings_the_very_same_roots(tmp_path: Path) -> None:
-    openings = [(2, 3)]
-    answers = []
-    for number, (options, python) in enumerate(((ON_NUMPY, None), (ON_TORCH, SYSTEM_PYTHON))):
-        (workspace := tmp_path / str(number)).mkdir()
-        suite = Suite(workspace, *options, *SIZE, **({} if python is None else {"python": python}))
-        answers.append(answered(suite, openings))
-        check(suite, answers[-1], openings)
-    assert answers[0]["roots"] == answers[1]["roots"]
+def test_torch_brings_the_very_same_roots() -> None:
+    assert check(ON_TORCH, SYSTEM_PYTHON) == check(ON_NUMPY)
+
+
+def test_figures_are_said_one_by_one_with_their_spread() -> None:
+    said = suite_run(*ON_NUMPY, "figures")
+    figures = {each["name"]: each for each in said.all("figure")}
+    assert set(figures) == {"fp32_tflops", "fp16_tflops", "tensor_tflops", *metrics.MEMORY_METRICS}
+    assert figures["fp32_tflops"]["value"] > 0
+    assert figures["fp32_tflops"]["mad_percent"] >= 0
+    assert (figures["fp16_tflops"]["value"], figures["fp16_tflops"]["reason"]) == (None, "unsupported_precision")
+    assert said.one("device")["device"] == "cpu"
+    assert [each["percent"] for each in said.all("progress")] == [16, 33, 50, 66, 83, 100]
+    assert said.one("circumstances")["clocks_mhz"] is None
 
 
 @pytest.mark.torch
@@ -101,44 +103,30 @@ def test_every_precision_that_torch_multiplies_in_brings_the_same_integers() -> 
 
 @pytest.mark.torch
 @pytest.mark.deep
-def test_without_cuda_torch_says_so(tmp_path: Path) -> None:
-    suite = Suite(tmp_path, *SIZE, python=SYSTEM_PYTHON)
-    assert suite.finish() == 1
-    assert suite.seen == [{"event": "failed", "reason": "no_cuda"}]
+def test_without_cuda_torch_says_so() -> None:
+    said = suite_run("figures", python=SYSTEM_PYTHON)
+    assert (said.code, said.lines) == (1, [{"event": "failed", "reason": "no_cuda"}])
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("arguments", "reason"),
     [
-        (("--backend", "numpy", *SIZE), "no_cuda"),
-        ((*ON_NUMPY, "--n", "16385", "--rounds", "1"), "unsupported_suite"),
-        ((*ON_NUMPY, "--n", "0", "--rounds", "1"), "unsupported_suite"),
-        ((*ON_NUMPY, "--n", "8", "--rounds", "9999"), "unsupported_suite"),
-        ((*ON_NUMPY, *SIZE, "--suite-version", "99"), "unsupported_suite"),
-        ((*ON_NUMPY, *SIZE, "--wait-s", "0.05"), "time_limit"),
+        (("--backend", "numpy", "figures"), "no_cuda"),
+        ((*ON_NUMPY, *CHAIN, "--n", "16385"), "unsupported_suite"),
+        ((*ON_NUMPY, *CHAIN, "--n", "0"), "unsupported_suite"),
+        ((*ON_NUMPY, *CHAIN, "--rounds", "9999"), "unsupported_suite"),
+        ((*ON_NUMPY, *CHAIN, "--seed", "not hexadecimal"), "unsupported_suite"),
+        ((*ON_NUMPY, "--suite-version", "99", "figures"), "unsupported_suite"),
+        ((*ON_NUMPY, "open", "--n", "24", "0f:1"), "unsupported_suite"),
+        ((*ON_NUMPY, "open", "--n", "24", f"{SEED}:24"), "unsupported_suite"),
     ],
 )
-def test_what_cannot_be_done_has_a_reason_and_no_figures_of_a_gpu(
-    tmp_path: Path, options: tuple[str, ...], reason: str
-) -> None:
-    suite = Suite(tmp_path, *options)
-    assert suite.finish() == 1
-    assert suite.seen[-1] == {"event": "failed", "reason": reason}
+def test_what_cannot_be_done_has_a_reason_and_no_figures_of_a_gpu(arguments: tuple[str, ...], reason: str) -> None:
+    said = suite_run(*arguments)
+    assert said.code == 1
+    assert said.lines[-1] == {"event": "failed", "reason": reason}
     assert reason in BENCHMARK_FAILURES
-    assert not any(each["device"] == "cuda" for each in suite.all("device"))
-
-
-def test_a_file_is_delivered_whole_or_not_at_all(tmp_path: Path) -> None:
-    suite = Suite(tmp_path, *ON_NUMPY, *SIZE)
-    try:
-        assert suite.deliver("start.json", '{"seed": ').returncode == 1
-        assert suite.deliver("../start.json", {"seed": SEED}).returncode == 2
-        assert list(tmp_path.iterdir()) == []
-        assert suite.deliver("start.json", {"seed": "not hexadecimal"}).returncode == 0
-        assert suite.finish() == 1
-        assert suite.seen[-1] == {"event": "failed", "reason": "unknown"}
-    finally:
-        suite.process.kill()
+    assert not any(each["device"] == "cuda" for each in said.all("device"))
 
 
 # -- Measuring --------------------------------------------------------------------------------------------------------
@@ -217,7 +205,7 @@ def test_a_chain_in_a_precision_that_rounds_is_refused() -> None:
         precisions = ("bf16",)
 
     with pytest.raises(backends.SuiteFailed, match="unsupported_suite"):
-        chain.chain_compute(Coarse(), nonce=NONCE, seed=SEED, n=8192, rounds=1)
+        chain_compute(Coarse(), nonce=NONCE, seed=SEED, n=8192, rounds=1)
 
 
 def test_matrices_are_made_in_blocks_as_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:

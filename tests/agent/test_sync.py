@@ -14,7 +14,7 @@ def benchmark_body(**changes: object) -> dict[str, object]:
         "run_id": str(uuid4()),
         "gpu_uuid": GPU_A,
         "suite_version": 1,
-        "challenge": {"nonce": "n1", "seed": 7, "n": 256, "rounds": 2},
+        "challenge": {"nonce": "n1", "n": 16, "rounds": 2},
         "time_limit_s": 60,
         **changes,
     }

@@ -64,13 +64,14 @@ ATTEMPT_PLAN: dict[str, Any] = {
     "disconnect_grace_s": 1800,
     "log_limit_bytes": 16 * 2**20,
 }
-CHALLENGE: dict[str, Any] = {"nonce": "n1", "seed": 7, "n": 8192, "rounds": 5}
+CHALLENGE: dict[str, Any] = {"nonce": "n1", "n": 8192, "rounds": 5}
 BENCHMARK_PLAN: dict[str, Any] = {
     "run_id": UUID_A,
     "gpu_uuid": GPU_UUID,
     "suite_version": 1,
     "challenge": CHALLENGE,
     "time_limit_s": 600,
+    "image": None,
 }
 METRICS: dict[str, Any] = {
     "fp32_tflops": 30.5,
@@ -92,6 +93,8 @@ CONDITIONS: dict[str, Any] = {
     "foreign_processes": 0,
     "simulated": True,
     "device": "simulated",
+    "details": {"fp32_mad_percent": 0.4},
+    "unmeasured": {"fp16_tflops": "out_of_memory"},
 }
 ATTEMPT_ENDED: dict[str, Any] = {
     "attempt_id": UUID_A,
@@ -185,6 +188,21 @@ SAMPLES: list[tuple[type[Any], dict[str, Any]]] = [
             "conditions": CONDITIONS,
         },
     ),
+    (wire.BenchStart, {"nonce": "n1", "attempt": UUID_B}),
+    (wire.BenchStarted, {"seed": "0f" * 32}),
+    (wire.BenchCommit, {"nonce": "n1", "attempt": UUID_B, "roots": ["0f" * 32], "product_s": 0.5}),
+    (wire.BenchCommitted, {"openings": [{"round": 0, "row": 5}]}),
+    (
+        wire.BenchOpen,
+        {
+            "nonce": "n1",
+            "attempt": UUID_B,
+            "openings": [{"round": 0, "row": 5, "leaf": "0f" * 32, "path": ["f0" * 32]}],
+        },
+    ),
+    (wire.BenchOpened, {"rows": 1}),
+    (wire.BenchDownload, {"nonce": "n1", "size_bytes": 65536}),
+    (wire.BenchUploaded, {"received_bytes": 65536}),
     (wire.BenchmarkFailed, {"run_id": UUID_A, "nonce": "n1", "reason": "no_cuda"}),
     (wire.GpuXid, {"uuid": GPU_UUID, "xid": 79, "at": NOW}),
     (wire.OrphanFound, {"name": "gpunex-job-1-1"}),

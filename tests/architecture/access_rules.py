@@ -73,6 +73,7 @@ def admin_rule(path: str) -> Expected:
 
 BOTH = ("GET", "POST")
 POST = ("POST",)
+BENCH = ("start", "commit", "open", "download", "upload")
 
 GPUNEX = [
     Route("", PUBLIC),
@@ -86,6 +87,7 @@ GPUNEX = [
     Route("agent/v1/credential", HOST, POST),
     Route("agent/v1/events", HOST, POST),
     Route("agent/v1/attempts/<uuid:attempt_id>/logs", HOST, POST),
+    *(Route(f"agent/v1/bench/<uuid:run_id>/{step}", HOST, POST) for step in BENCH),
     # Here it only says where the doorbell is; the ticket is the doorbell's to judge.
     Route("agent/v1/bell", Expected.of(f"404 {ANSWERED}", f"404 {ANSWERED}")),
 ]

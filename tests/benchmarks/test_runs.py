@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 from uuid import uuid4
 
@@ -15,9 +16,9 @@ from django.db import IntegrityError, connection, transaction
 from accounts.models import User
 from agent_protocol.messages import PlanItem
 from benchmarks import services
-from benchmarks.models import Result, Run, Verdict
+from benchmarks.models import Result, Run, Suite, Threshold, Verdict
 from benchmarks.services.dispatch import GRACE_SECONDS, OFFER_SECONDS
-from benchmarks.services.requests import WEEKLY, weekly_wait
+from benchmarks.services.requests import SURPRISES_PER_DAY, WEEKLY, weekly_wait
 from core import clock
 from core.errors import Conflict, Denied, Invalid, NotFound
 from core.models import Delivery
@@ -109,6 +110,44 @@ def test_it_is_measured_again_after_a_week_and_its_own_jitter(machine: Machine, 
     assert services.runs_request_weekly(now=reported + weekly_wait(gpu.pk) - MINUTE) == 0
     assert services.runs_request_weekly(now=reported + weekly_wait(gpu.pk)) == 1
     assert services.runs_request_weekly(now=reported + 2 * WEEKLY) == 0  # it waits already
+
+
+def test_cards_are_drawn_by_lot_and_nobody_waits_twice(machine: Machine, now: datetime) -> None:
+    (gpu,) = baseline_made(machine, now=now)
+
+    class Lot(Random):
+        def __init__(self, value: float) -> None:
+            self.value = value
+
+        def random(self) -> float:
+            return self.value
+
+    at = later(now, 60)
+    assert services.runs_request_surprise(now=at, random=Lot(SURPRISES_PER_DAY / 24)) == 0
+    assert services.runs_request_surprise(now=at, random=Lot(0.0)) == 1
+    assert services.runs_request_surprise(now=at, random=Lot(0.0)) == 0
+    assert Run.objects.get(status="requested").trigger == "surprise"
+    run_done(gpu, now=at)
+    Gpu.objects.update(status="needs_review", reason="over_approved")
+    assert services.runs_request_surprise(now=later(now, 120), random=Lot(0.0)) == 0
+
+
+def test_a_new_suite_measures_every_card_anew_within_a_day(machine: Machine, now: datetime) -> None:
+    (gpu,) = baseline_made(machine, now=later(now, -60))
+    assert services.runs_request_for_suite(now=now) == 0
+    first = Suite.objects.get()
+    second = Suite.objects.create(version=2, rounds=first.rounds, time_limit_s=900, valid_from=now)
+    for row in Threshold.objects.filter(suite=first):
+        Threshold.objects.create(
+            suite=second, name=row.name, value=row.value, valid_from=row.valid_from, reason=row.reason
+        )
+    wait = timedelta(hours=gpu.pk.int % 24)
+    assert services.runs_request_for_suite(now=now + wait - MINUTE) == 0
+    assert services.runs_request_for_suite(now=now + wait) == 1
+    for number in range(3):
+        run_done(gpu, now=now + wait + number * MINUTE)
+    assert services.runs_request_for_suite(now=now + wait + 9 * MINUTE) == 0
+    assert Run.objects.filter(suite=second, status="verified").count() == 3
 
 
 # -- Offering ---------------------------------------------------------------------------------------------------------
@@ -295,7 +334,9 @@ def test_a_report_that_does_not_fit_moves_nothing(
     assert GpuClaim.objects.filter(live=True).count() == 1
 
 
-def test_simulated_figures_are_refused_outside_demo_mode(gpu: Gpu, now: datetime, settings: Any) -> None:
+def test_simulated_figures_are_refused_outside_demo_mode(
+    gpu: Gpu, now: datetime, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = run_offered(gpu, now=later(now, 1))
     settings.DEMO = False
     for disguise in ({}, {"simulated": False}, {"device": "cuda"}):
@@ -303,8 +344,11 @@ def test_simulated_figures_are_refused_outside_demo_mode(gpu: Gpu, now: datetime
             services.run_report(machine=gpu.machine, report=report_for(run, **disguise), now=later(now, 2))
         assert refusal.value.code == "simulated_refused"
     assert not Result.objects.exists()
-    genuine = report_for(run, simulated=False, device="cuda")
-    assert services.run_report(machine=gpu.machine, report=genuine, now=later(now, 2)).status == "verified"
+    real = machine_made(gpu.machine.provider, now=now, simulated=False)
+    services.requests.runs_request(gpus=[real.gpus.get()], trigger="enrolment", now=now)
+    monkeypatch.setattr(services.dispatch, "matrix_size", lambda _gib: 8)
+    genuine = report_for(run_offered(real.gpus.get(), now=later(now, 1)), simulated=False, device="cuda")
+    assert services.run_report(machine=real, report=genuine, now=later(now, 2)).status == "verified"
 
 
 def test_a_processors_figures_are_never_taken_for_a_gpus(gpu: Gpu, now: datetime) -> None:

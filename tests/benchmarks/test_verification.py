@@ -145,6 +145,6 @@ def test_listing_is_staged(recent: list[bool], was_listed: bool | None, in_revie
     assert standing(recent_meets=recent, was_listed=was_listed, in_review=in_review) is listed
 
 
-@pytest.mark.parametrize(("gib", "n"), [(80, 8192), (40, 8192), (24, 4096), (0, 4096)])
+@pytest.mark.parametrize(("gib", "n"), [(80, 16_384), (48, 8192), (24, 8192), (12, 4096), (0, 4096)])
 def test_matrices_fit_the_memory(gib: int, n: int) -> None:
     assert matrix_size(Decimal(gib)) == n

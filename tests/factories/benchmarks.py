@@ -8,18 +8,24 @@ from uuid import uuid4
 
 from accounts.models import User
 from accounts.services import user_register
+from agent.bench.plain import PlainChain, chain_plain
 from agent_protocol.messages import (
+    BenchCommit,
     BenchmarkConditions,
     BenchmarkFailed,
     BenchmarkMetrics,
     BenchmarkReport,
+    BenchOpen,
+    BenchOpening,
+    BenchStart,
     Gpu,
     Host,
     Inventory,
 )
 from benchmarks import services
-from benchmarks.models import Run
+from benchmarks.models import Proof, Run
 from benchmarks.services import requests
+from benchmarks.states import RUN_ON_HOST
 from core.ids import secret_hash, secret_new
 from providers import models
 from providers.services import enrolment_token_issue, machine_confirm, machine_enrol, machine_inventory_record
@@ -60,7 +66,13 @@ def inventory_of(uuids: Iterable[str], *, driver: str = DRIVER) -> Inventory:
 
 
 def machine_made(
-    provider: models.Provider, *, now: datetime, cards: int = 1, confirmed: bool = True, driver: str = DRIVER
+    provider: models.Provider,
+    *,
+    now: datetime,
+    cards: int = 1,
+    confirmed: bool = True,
+    driver: str = DRIVER,
+    simulated: bool = True,
 ) -> models.Machine:
     """An enrolled machine with L40S cards, confirmed by its owner."""
     _row, token = enrolment_token_issue(provider=provider, actor="tests", now=now)
@@ -71,7 +83,7 @@ def machine_made(
         credential_hash=secret_hash(secret_new("gpxa")),
         boot_id="boot-1",
         agent_version="1.0.0",
-        simulated=True,
+        simulated=simulated,
         host=inventory.host,
         now=now,
     ).machine
@@ -82,10 +94,57 @@ def machine_made(
     return machine
 
 
+def proof_answer(proof: Proof) -> PlainChain:
+    """An honest answer to a started challenge."""
+    return chain_plain(nonce=proof.run.challenge["nonce"], seed=proof.seed, n=proof.n, rounds=proof.rounds)
+
+
+def commit_for(proof: Proof, roots: Iterable[bytes]) -> BenchCommit:
+    return BenchCommit(
+        nonce=proof.run.challenge["nonce"],
+        attempt=str(proof.attempt),
+        roots=tuple(root.hex() for root in roots),
+        product_s=0.001,
+    )
+
+
+def opening_for(proof: Proof, chain: PlainChain) -> BenchOpen:
+    """The rows that the committed proof asks for, out of an answer."""
+    opened = [(each, row, *chain.opening(each, row)) for each, row in proof.rows]
+    return BenchOpen(
+        nonce=proof.run.challenge["nonce"],
+        attempt=str(proof.attempt),
+        openings=tuple(
+            BenchOpening(round=each, row=row, leaf=leaf.hex(), path=tuple(step.hex() for step in path))
+            for each, row, leaf, path in opened
+        ),
+    )
+
+
+def proof_started(run: Run, *, now: datetime) -> Proof:
+    start = BenchStart(nonce=run.challenge["nonce"], attempt=str(uuid4()))
+    return services.proof_start(machine=run.machine, run_id=run.pk, start=start, now=now)
+
+
+def proof_made(run: Run, *, now: datetime, took: timedelta = timedelta(0), decided: bool = True) -> Proof:
+    """The run's challenge, answered honestly and recomputed."""
+    proof = proof_started(run, now=now)
+    chain = proof_answer(proof)
+    at = now + took
+    proof = services.proof_commit(machine=run.machine, run_id=run.pk, commit=commit_for(proof, chain.roots), now=at)
+    proof = services.proof_open(machine=run.machine, run_id=run.pk, opening=opening_for(proof, chain), now=at)
+    if decided:
+        services.proof_decide(proof_id=proof.pk, now=at)
+    proof.refresh_from_db()
+    return proof
+
+
 def report_for(
     run: Run, *, simulated: bool = True, device: str = "simulated", **figures: float | None
 ) -> BenchmarkReport:
-    """The agent's answer to a run that it was offered; ``figures`` differ from a healthy card's."""
+    """The agent's figures for a run that it was offered and has proven; ``figures`` differ from a healthy card's."""
+    if run.status in RUN_ON_HOST and device != "cpu" and not run.proofs.exists():
+        proof_made(run, now=run.offered_at)
     return BenchmarkReport(
         run_id=str(run.pk),
         nonce=run.challenge["nonce"],

@@ -36,6 +36,7 @@ from providers.selectors import plan_of
 from providers.services import enrolment_token_issue, machine_confirm, machine_enrol, machine_inventory_record
 from reliability.selectors.live import Beat
 from reliability.services.heartbeats import beats_apply
+from tests.factories.benchmarks import proof_made
 from tests.factories.billing import funded
 from tests.factories.cast import person
 
@@ -176,6 +177,7 @@ def measure(machine: Machine, *, quality: float = 1.0, now: datetime | None = No
         due = Run.objects.filter(gpu=gpu, status="requested").order_by("requested_at").first()
         if due is not None and run_offer(run_id=due.pk, now=now):
             run = Run.objects.select_related("gpu__model", "suite").get(pk=due.pk)
+            proof_made(run, now=now)
             conditions = wire.BenchmarkConditions(throttle_reasons=(), simulated=True, device="simulated")
             report = wire.BenchmarkReport(
                 run_id=str(run.pk),
