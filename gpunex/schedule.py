@@ -27,7 +27,7 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     # Every day is somebody's pay day; the run of a period is planned once, whoever asks how often.
     "payouts": every("billing.payouts_run", 10 * MINUTE, "money"),
     "payouts_sweep": every("billing.payouts_sweep", 5.0, "money"),
-    "invariants": every("core.invariants_check", 15 * MINUTE),
+    "invariants": every("core.invariants_check", MINUTE if DEMO else 15 * MINUTE),
     "benchmark_dispatch": every("benchmarks.runs_dispatch", 5.0, "bench"),
     "benchmark_expiry": every("benchmarks.runs_expire", 30.0, "bench"),
     "benchmark_proofs": every("benchmarks.proofs_decide", MINUTE, "bench"),
