@@ -57,7 +57,8 @@ GROUPS: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
         (
             (_("Users"), "person", "accounts.user"),
             (_("Parties"), "groups", "accounts.party"),
-            (_("Notifications"), "mail", "accounts.notification"),
+            (_("Notifications"), "notifications", "accounts.notification"),
+            (_("Mails"), "mail", "accounts.mail"),
         ),
     ),
 )
