@@ -1,9 +1,18 @@
 """Every endpoint of protocol version 1: who asks what, and what is answered. The description for programs is made from it."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from agent_protocol.fields import Message
 from agent_protocol.messages import (
+    BenchCommit,
+    BenchCommitted,
+    BenchDownload,
+    BenchOpen,
+    BenchOpened,
+    BenchStart,
+    BenchStarted,
+    BenchUploaded,
     CredentialReply,
     CredentialRequest,
     EnrolReply,
@@ -29,15 +38,24 @@ REFUSALS: dict[int, str] = {
 }
 
 
+class Bytes(Enum):
+    """A body of application/octet-stream."""
+
+    BYTES = "bytes"
+
+
+BYTES = Bytes.BYTES
+
+
 @dataclass(frozen=True)
 class Endpoint:
-    """`request` and `reply` null: no JSON body. `authorized`: with `Authorization: Bearer <credential>`."""
+    """`request` and `reply`: null is no body, BYTES is no JSON. `authorized`: with `Authorization: Bearer <credential>`."""
 
     method: str
     path: str
     summary: str
-    request: type[Message] | None = None
-    reply: type[Message] | None = None
+    request: type[Message] | Bytes | None = None
+    reply: type[Message] | Bytes | None = None
     authorized: bool = True
     statuses: tuple[int, ...] = (200,)
 
@@ -53,4 +71,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "get", "/agent/v1/bell", "An event stream that says when to sync; a sync's ticket opens it.", authorized=False
     ),
+    Endpoint("post", "/agent/v1/bench/{run_id}/start", "Ask for the challenge's seed.", BenchStart, BenchStarted),
+    Endpoint("post", "/agent/v1/bench/{run_id}/commit", "Commit to every product.", BenchCommit, BenchCommitted),
+    Endpoint("post", "/agent/v1/bench/{run_id}/open", "Show the rows that were asked for.", BenchOpen, BenchOpened),
+    Endpoint("post", "/agent/v1/bench/{run_id}/download", "Random bytes, to measure the line.", BenchDownload, BYTES),
+    Endpoint("post", "/agent/v1/bench/{run_id}/upload", "Bytes, to measure the line.", BYTES, BenchUploaded),
 )

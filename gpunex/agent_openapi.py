@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_protocol.endpoints import ENDPOINTS, REFUSALS, Endpoint
+from agent_protocol.endpoints import ENDPOINTS, REFUSALS, Bytes, Endpoint
 from agent_protocol.fields import Message
 from agent_protocol.messages import RefusalReply
 from agent_protocol.messages.events import EVENT_BODIES
@@ -29,7 +29,9 @@ def agent_paths_add(result: dict[str, Any], **_options: Any) -> dict[str, Any]:
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": "agent_" + endpoint.path.rstrip("/").rpartition("/")[2],
+        "operationId": "_".join(
+            part for part in endpoint.path.split("/") if part not in ("", "v1") and "{" not in part
+        ),
         "summary": endpoint.summary,
         "tags": ["agent"],
         "security": [{SECURITY: []}] if endpoint.authorized else [],
@@ -48,11 +50,13 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     return operation
 
 
-def _answer(message: type[Message] | None, description: str) -> dict[str, Any]:
+def _answer(message: type[Message] | Bytes | None, description: str) -> dict[str, Any]:
     return {"description": description} | ({} if message is None else {"content": _content(message)})
 
 
-def _content(message: type[Message]) -> dict[str, Any]:
+def _content(message: type[Message] | Bytes) -> dict[str, Any]:
+    if isinstance(message, Bytes):
+        return {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{PREFIX}{message.__name__}"}}}
 
 
@@ -60,7 +64,7 @@ def _schemas() -> dict[str, dict[str, Any]]:
     """Every message that the endpoints use, however deep."""
     wanted: set[type[Message]] = {RefusalReply, *READ_LATER}
     for endpoint in ENDPOINTS:
-        wanted |= {message for message in (endpoint.request, endpoint.reply) if message is not None}
+        wanted |= {each for each in (endpoint.request, endpoint.reply) if isinstance(each, type)}
     found: dict[str, dict[str, Any]] = {}
     while wanted:
         message = wanted.pop()

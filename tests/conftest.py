@@ -91,6 +91,12 @@ def worker_id(request: pytest.FixtureRequest) -> str:
     return getattr(request.config, "workerinput", {}).get("workerid", "main")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What must stay together on one worker begins first: the longest of it would else be waited for at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 @pytest.fixture(autouse=True)
 def _no_language_left_behind() -> Iterator[None]:
     """A request in Chinese leaves its language active in this thread; the next test starts in English again."""

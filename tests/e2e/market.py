@@ -70,7 +70,7 @@ class Market:
         self.clock, self.ahead = clock, 0
         self.guide = Guide.of(None, started.folder)
         self.valkey = redis.Redis.from_url(started.valkey_url, decode_responses=True)
-        self.jobs = Celery(broker=started.valkey_url)
+        self.jobs = Celery(broker=started.valkey_url, set_as_current=False)
 
     def newcomer_pays_in(self) -> None:
         sign_up(self.guide)
