@@ -88,13 +88,14 @@ def site(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest
     databases.drop_database(name)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def playwright() -> Iterator[Playwright]:
+    """Its event loop occupies this thread, so it ends with the module: other tests run loops of their own."""
     with sync_playwright() as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(playwright: Playwright) -> Iterator[Browser]:
     found = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
     yield found
