@@ -37,7 +37,7 @@ from agent.runtime.base import (
     RuntimeRefused,
 )
 from agent.runtime.docker_answers import engine_away, event_action, has_component, image_name, instant
-from agent.runtime.docker_errors import create_refused, pull_refused
+from agent.runtime.docker_errors import called, create_refused, pull_refused
 from agent.runtime.egress import EgressProbe
 from agent.runtime.spool import LogSpool
 from agent_protocol.images import ALLOWED_REGISTRIES, ImageRefused, image_parse
@@ -92,7 +92,7 @@ class DockerRuntime:
         self._egress = None if self._network == "none" or image is None else EgressProbe(self, image, machine_id)
 
     def facts(self) -> EngineFacts:
-        info = _called(self._engine.info)
+        info = called(self._engine.info)
         return EngineFacts(
             engine="docker",
             engine_version=info.get("ServerVersion"),
@@ -140,7 +140,7 @@ class DockerRuntime:
             raise EngineUnavailable(type(error).__name__) from None
         if cancelled():
             return reference.pull_reference
-        attrs = _called(self._api.inspect_image, reference.pull_reference)
+        attrs = called(self._api.inspect_image, reference.pull_reference)
         for digest in attrs.get("RepoDigests") or ():
             # The same image may have been pulled from elsewhere too.
             if image_name(str(digest), self._registries) == reference.name:
@@ -296,12 +296,12 @@ class DockerRuntime:
 
     def _events_of(self, container: dict[str, Any]) -> list[tuple[str, str]] | None:
         """(action, signal) of what the engine remembers of this container; null when its memory proves nothing."""
-        if _called(self._engine.info).get("LiveRestoreEnabled"):
+        if called(self._engine.info).get("LiveRestoreEnabled"):
             return None
         started = instant(container["State"]["StartedAt"])
         ours: list[tuple[str, str]] = []
         for _ in range(_DIE_LOOKS):
-            remembered = _called(self._events_between, started - 1.0, time.time())
+            remembered = called(self._events_between, started - 1.0, time.time())
             ours = [
                 event_action(event) for event in remembered if (event.get("Actor") or {}).get("ID") == container["Id"]
             ]
@@ -337,7 +337,7 @@ class DockerRuntime:
         return self._spool.read(name, offset, limit)
 
     def disk_used_bytes(self, name: str) -> int | None:
-        for volume in _called(self._api.df).get("Volumes") or ():
+        for volume in called(self._api.df).get("Volumes") or ():
             if volume["Name"] == name:
                 size = (volume.get("UsageData") or {}).get("Size")
                 return size if isinstance(size, int) and size >= 0 else None
@@ -368,7 +368,7 @@ class DockerRuntime:
     def found(self) -> list[FoundJob]:
         mark = f"{LABEL_MACHINE}={self._machine_id}"
         jobs = []
-        for container in _called(self._api.containers, all=True, filters={"label": mark}):
+        for container in called(self._api.containers, all=True, filters={"label": mark}):
             names = [name.lstrip("/") for name in container["Names"] if name.count("/") == 1]
             attempt_id = (container.get("Labels") or {}).get(LABEL_ATTEMPT)
             jobs += [FoundJob(name=name, attempt_id=attempt_id) for name in names[:1]]
@@ -392,11 +392,3 @@ class DockerRuntime:
             yield from self._api.logs(name, stdout=True, stderr=True, stream=True, follow=True)
         except (requests.RequestException, urllib3.exceptions.HTTPError, DockerException, OSError) as error:
             raise EngineUnavailable(type(error).__name__) from None
-
-
-def _called(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """An engine call of which every failure means "not now"."""
-    try:
-        return call(*arguments, **options)
-    except (requests.RequestException, DockerException) as error:
-        raise EngineUnavailable(type(error).__name__) from None

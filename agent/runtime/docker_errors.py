@@ -1,8 +1,12 @@
 """What an engine's refusals mean. Its own words stay here: people see reason codes."""
 
-from docker.errors import APIError, ImageNotFound
+from collections.abc import Callable
+from typing import Any
 
-from agent.runtime.base import RuntimeRefused
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound
+
+from agent.runtime.base import EngineUnavailable, RuntimeRefused
 
 # What an image or an order says of itself; no other machine could run it either.
 _GUARD_ON_IMAGE = ("guard: image", "guard: env", "guard: cmd")
@@ -54,3 +58,11 @@ def create_refused(error: APIError) -> RuntimeRefused:
 
 def _has(words: str, any_of: tuple[str, ...]) -> bool:
     return any(each in words for each in any_of)
+
+
+def called(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """An engine call of which every failure means "not now"."""
+    try:
+        return call(*arguments, **options)
+    except (requests.RequestException, DockerException) as error:
+        raise EngineUnavailable(type(error).__name__) from None
