@@ -5,7 +5,6 @@ import json
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
@@ -26,6 +25,7 @@ from agent_protocol.messages import (
     LogChunk,
     SyncRequest,
 )
+from tests.agent.serving import DoubleHandler, DoubleServer
 
 TOKEN = "gpxe_test-token"
 
@@ -124,13 +124,16 @@ class FakePlatform:
         class Handler(_Handler):
             owner = platform
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = DoubleServer(Handler)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        return self._server.server_port
 
     def close(self) -> None:
         with self._ring:
@@ -302,16 +305,13 @@ class FakePlatform:
             return None if self._closing or self.partitioned else self._rings[position:]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(DoubleHandler):
     owner: FakePlatform
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Quiet."""
 
     def do_POST(self) -> None:
-        platform = self.owner
-        content = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        platform, content = self.owner, self.content()
+        if content is None:
+            return
         if platform.partitioned:
             self.close_connection = True
             return

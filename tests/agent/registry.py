@@ -8,8 +8,9 @@ import shutil
 import tarfile
 import threading
 from functools import lru_cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.agent.serving import DoubleHandler, DoubleServer
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 APPLETS = ("sh", "id", "env", "cat", "ls", "mount", "sleep", "touch", "grep", "head", "tail", "printf", "test", "ps")
@@ -50,8 +51,7 @@ class FakeRegistry:
         class Handler(_Handler):
             owner = registry
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = DoubleServer(Handler)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     @property
@@ -91,12 +91,8 @@ class FakeRegistry:
         return _digest(blob)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(DoubleHandler):
     owner: FakeRegistry
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Quiet."""
 
     def do_HEAD(self) -> None:
         self.do_GET()

@@ -85,13 +85,16 @@ class NodeHandler(BaseHTTPRequestHandler):
             self._reply(HTTPStatus.NOT_FOUND, {"error": f"path: found {self.path}, allowed / and /control"})
 
     def _body(self) -> bytes | None:
-        """The request's body, or None after a refusal. A page in somebody's browser must not get here."""
+        """The request's body, or None: refused, or cut short. A page in somebody's browser must not get here."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > BODY_MAX:
             self.close_connection = True
             self._reply(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": f"body: allowed up to {BODY_MAX} bytes"})
             return None
         body = self.rfile.read(int(length))
+        if len(body) < int(length):  # its sender was cut off, and said nothing
+            self.close_connection = True
+            return None
         host = self.headers.get("Host", "").rpartition(":")[0]
         json_body = self.headers.get_content_type() == "application/json"
         if host not in (LOOPBACK, "localhost") or "Origin" in self.headers or not json_body:

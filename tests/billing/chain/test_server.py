@@ -189,6 +189,20 @@ def test_a_body_that_is_too_long_is_refused(quiet_world):
     assert httpx.post(quiet_world.running.rpc, content=b" " * (2**20 + 1), headers=headers).status_code == 413
 
 
+@pytest.mark.parametrize("path", ["/", "/control"])
+def test_a_request_cut_short_is_not_answered(quiet_world, path):
+    call = b'{"action":"tick","jsonrpc":"2.0","id":1,"method":"getHealth"}'
+    head = b"POST %b HTTP/1.1\r\nHost: localhost:1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    height, calls = quiet_world.network.cluster.height, quiet_world.control.calls()
+    with socket.create_connection(
+        ("127.0.0.1", int(quiet_world.running.rpc.rpartition(":")[2])), timeout=60
+    ) as connection:
+        connection.sendall(head % (path.encode(), len(call) + 1) + call)
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(65_536) == b""
+    assert (quiet_world.network.cluster.height, quiet_world.control.calls()) == (height, calls)
+
+
 def test_a_connection_is_kept_for_the_next_call(quiet_world):
     call = b'{"jsonrpc":"2.0","id":1,"method":"getHealth"}'
     head = b"POST / HTTP/1.1\r\nHost: localhost:1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
