@@ -76,6 +76,7 @@ class Migration(migrations.Migration):
                             ("surprise", "At random"),
                             ("retest", "Retest"),
                             ("change", "Driver or card changed"),
+                            ("clash", "Another machine claims the card"),
                         ],
                         max_length=12,
                     ),
@@ -184,6 +185,54 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name="Proof",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                ("attempt", models.UUIDField()),
+                ("seed", models.CharField(max_length=64)),
+                ("n", models.PositiveIntegerField()),
+                ("rounds", models.PositiveIntegerField()),
+                ("started_at", models.DateTimeField()),
+                ("roots", models.JSONField(default=list)),
+                ("product_s", models.FloatField(null=True)),
+                ("rows", models.JSONField(default=list)),
+                ("committed_at", models.DateTimeField(null=True)),
+                ("leaves", models.JSONField(default=list)),
+                ("opened_at", models.DateTimeField(null=True)),
+                ("wrong", models.JSONField(null=True)),
+                ("decided_at", models.DateTimeField(null=True)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="proofs", to="benchmarks.run"
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("decided_at__isnull", True), ("opened_at__isnull", False)),
+                        fields=["opened_at"],
+                        name="benchmarks_proof_undecided",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("run", "attempt"), name="benchmarks_proof_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("opened_at__isnull", True), ("committed_at__isnull", False), _connector="OR"
+                        ),
+                        name="benchmarks_proof_commits_before_opening",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("decided_at__isnull", True), ("opened_at__isnull", False), _connector="OR"),
+                        name="benchmarks_proof_opens_before_decision",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Result",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
@@ -274,6 +323,16 @@ class Migration(migrations.Migration):
         laws.append_only("benchmarks_verdict"),
         laws.frozen_columns(
             "benchmarks_run", ["gpu_id", "machine_id", "suite_id", "trigger", "requested_by", "requested_at"]
+        ),
+        # A challenge is evidence: each stage is written once.
+        laws.frozen_columns("benchmarks_proof", ["run_id", "attempt", "seed", "n", "rounds", "started_at"]),
+        laws.written_once(
+            "benchmarks_proof",
+            {
+                "committed_at": ["roots", "rows", "product_s"],
+                "opened_at": ["leaves"],
+                "decided_at": ["wrong"],
+            },
         ),
         migrations.RunPython(suite_load, migrations.RunPython.noop),
     ]

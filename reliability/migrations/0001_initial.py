@@ -294,6 +294,90 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="OfflineNotice",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                ("sent_at", models.DateTimeField()),
+                (
+                    "provider",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="offline_notices",
+                        to="providers.provider",
+                    ),
+                ),
+            ],
+            options={
+                "abstract": False,
+            },
+        ),
+        migrations.CreateModel(
+            name="OfflineNoticeMachine",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("offline_since", models.DateTimeField()),
+                ("closed_at", models.DateTimeField(null=True)),
+                (
+                    "machine",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="providers.machine"
+                    ),
+                ),
+                (
+                    "notice",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="machines",
+                        to="reliability.offlinenotice",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("closed_at__isnull", True)),
+                        fields=["machine"],
+                        name="reliability_notice_open",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("machine", "offline_since"), name="reliability_notice_once")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="GpuOccupancy",
+            fields=[
+                (
+                    "gpu",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        primary_key=True,
+                        related_name="occupancy",
+                        serialize=False,
+                        to="providers.gpu",
+                    ),
+                ),
+                (
+                    "reason",
+                    models.CharField(
+                        choices=[
+                            ("foreign_process", "A process that is not ours uses the GPU."),
+                            ("memory_held", "Memory of the GPU is in use although no job runs on it."),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("samples", models.PositiveSmallIntegerField()),
+                ("first_at", models.DateTimeField()),
+                ("last_at", models.DateTimeField()),
+            ],
+            options={
+                "verbose_name_plural": "GPU occupancies",
+            },
+        ),
         *TABLES,
         # What happened stays as it was recorded: scores are recomputed from it.
         laws.append_only("reliability_flip"),
