@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -35,6 +36,9 @@ IDLE_SECONDS = 120.0
 MAX_SESSIONS = 50_000
 PATTERN = CHANNEL_PREFIX + "machine-*"
 SILENCE_SECONDS = 5.0
+RINGS_KEPT = 1024
+"""After a restart of the platform every machine's bell rings within seconds: a ring about one must not cost the others
+their sessions. More rings than this while one is being read, and it is read again."""
 FORGOTTEN = float("-inf")
 
 Told = tuple[str, str, tuple[str, ...], bool]
@@ -80,6 +84,8 @@ class Memory:
         self._sessions: dict[bytes, Session] = {}
         self._by_machine: dict[UUID, set[bytes]] = {}
         self.rings = 0
+        self._rung: deque[UUID | None] = deque(maxlen=RINGS_KEPT)
+        """Whom the latest rings were about; null: everybody."""
         self.listening = False
 
     def get(self, key: bytes, *, at: float) -> Session | None:
@@ -91,9 +97,9 @@ class Memory:
         return session
 
     def put(self, key: bytes, session: Session, *, rings_before: int) -> None:
-        """Remember what was read after ``rings_before`` rings; a ring since then may be about it, so it is not kept."""
+        """Remember what was read after ``rings_before`` rings, unless this machine's bell has rung since."""
         with self._lock:
-            if rings_before != self.rings:
+            if self._rang(session.machine.id, since=rings_before):
                 return
             if len(self._sessions) >= MAX_SESSIONS:
                 self._sessions.clear()
@@ -108,9 +114,17 @@ class Memory:
         """Believe nothing about this machine any more; None: about any machine."""
         with self._lock:
             self.rings += 1
+            self._rung.append(machine_id)
             keys = list(self._sessions) if machine_id is None else list(self._by_machine.get(machine_id, ()))
             for key in keys:
                 self._sessions[key].loaded_at = FORGOTTEN
+
+    def _rang(self, machine_id: UUID, *, since: int) -> bool:
+        """Whether a ring after the first ``since`` was, or may have been, about this machine."""
+        rings = self.rings - since
+        if rings > len(self._rung):
+            return True
+        return any(self._rung[-number] in (None, machine_id) for number in range(1, rings + 1))
 
     def remembered(self, *, at: float) -> list[bytes]:
         """The credentials worth comparing: believed, and used lately. The others are dropped."""

@@ -44,6 +44,8 @@ class Known(NamedTuple):
 
 
 _cache: dict[bytes, tuple[datetime, Known]] = {}
+_keys: dict[str, set[bytes]] = {}
+"""Which entries of the cache are a machine's: when a platform restarts, every machine's are dropped within seconds."""
 _listener: tuple[int, threading.Thread] | None = None
 _lock = threading.Lock()
 
@@ -71,11 +73,17 @@ def credential_find(secret: str) -> Known:
         raise Unauthorized(_("This credential was replaced by another."), code="credential_replaced")
     if found.revoked_at is not None:
         raise Unauthorized(_("This credential was revoked."), code="revoked")
-    if len(_cache) >= CACHE_SIZE:
-        _cache.clear()
     known = Known(found.machine, found.pk, found.created_at, found.used_at is not None)
-    _cache[key] = (now + timedelta(seconds=CACHE_SECONDS), known)
+    _remember(key, known, until=now + timedelta(seconds=CACHE_SECONDS))
     return known
+
+
+def _remember(key: bytes, known: Known, *, until: datetime) -> None:
+    if len(_cache) >= CACHE_SIZE:
+        _forget_all()
+    with _lock:
+        _keys.setdefault(known.machine.pk.hex, set()).add(key)
+        _cache[key] = (until, known)
 
 
 def credentials_forget(machine_id: UUID) -> None:
@@ -92,9 +100,15 @@ def _tell(machine_id: UUID) -> None:
 
 
 def _drop(machine_hex: str) -> None:
-    for key, (_until, known) in list(_cache.items()):
-        if known.machine.pk.hex == machine_hex:
+    with _lock:
+        for key in _keys.pop(machine_hex, ()):
             _cache.pop(key, None)
+
+
+def _forget_all() -> None:
+    with _lock:
+        _cache.clear()
+        _keys.clear()
 
 
 def _listen() -> None:
@@ -113,7 +127,7 @@ def _hear() -> None:
         try:
             with valkey().pubsub(ignore_subscribe_messages=True) as channel:
                 channel.subscribe(CHANNEL)
-                _cache.clear()  # whatever was said while we were not listening
+                _forget_all()  # whatever was said while we were not listening
                 while True:
                     message = channel.get_message(timeout=LISTEN_SECONDS)
                     if message is not None:

@@ -91,7 +91,7 @@ class Real:
     def ask(self, path: str, body: Any, credential: str | None = None) -> Answer:
         # Commits and rings do not reach a test's own transaction.
         MEMORY.forget(None)
-        credentials._cache.clear()
+        credentials._forget_all()
         answer = Client().post(
             f"/agent/v1/{path}",
             body if isinstance(body, bytes) else json_write(body),

@@ -22,7 +22,7 @@ from core.models import Delivery
 from core.valkey import valkey
 from gpunex import agent_guard, agent_sync
 from gpunex.agent_heartbeats import BATCH, Batch, Heartbeat
-from gpunex.agent_sessions import MEMORY, Compared, Memory, Session, sessions_compare
+from gpunex.agent_sessions import MEMORY, RINGS_KEPT, Compared, Memory, Session, sessions_compare
 from marketplace.models import AttemptEvidence
 from marketplace.services import jobs_place
 from providers.models import Gpu, GpuModel, Machine
@@ -107,6 +107,22 @@ def test_memory_that_a_ring_overtook_is_not_kept() -> None:
         rings_before=rings,
     )
     assert memory.get(b"key", at=1.0) is None
+
+
+def test_rings_about_others_cost_nobody_a_session_and_too_many_to_tell_do() -> None:
+    memory, machine = Memory(), Machine(id=uuid4())
+    memory.listening = True
+    session = Session(machine=machine, loaded_at=0.0, inventory_digest="", told=("", "", (), False))
+    for rings, kept in ((0, True), (1, True), (RINGS_KEPT, True), (RINGS_KEPT + 1, False)):
+        before = memory.rings
+        for _ in range(rings):
+            memory.forget(uuid4())
+        memory.put(key := f"after {rings}".encode(), session, rings_before=before)
+        assert (memory.get(key, at=1.0) is session) is kept
+    before = memory.rings
+    memory.forget(None)
+    memory.put(b"all", session, rings_before=before)
+    assert memory.get(b"all", at=1.0) is None
 
 
 def test_deaf_memory_is_believed_for_two_seconds_only() -> None:
