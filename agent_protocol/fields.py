@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, dataclass_transform
 from uuid import UUID
 
 from agent_protocol.errors import ProtocolError
+from agent_protocol.logins import is_printable
 
 MAX_BODY_BYTES = 1024 * 1024
 # Counts and bytes must survive a JSON reader that stores numbers as doubles.
@@ -54,6 +55,18 @@ class Text(Wire):
             raise ProtocolError(path, "a text with control characters", "a text without control characters")
         if self.pattern is not None and not re.fullmatch(self.pattern, value):
             raise ProtocolError(path, value, f"a text like {self.pattern}")
+        return value
+
+
+@dataclass(frozen=True)
+class SecretText(Wire):
+    """A text of printable ASCII that no error ever shows."""
+
+    max_length: int
+
+    def read(self, value: Any, path: str) -> str:
+        if not isinstance(value, str) or not 1 <= len(value) <= self.max_length or not is_printable(value):
+            raise ProtocolError(path, "something else", f"1 to {self.max_length} printable ASCII characters")
         return value
 
 
@@ -198,6 +211,11 @@ def wire(kind: Wire) -> Any:
 
 def text(max_length: int, *, min_length: int = 0, pattern: str | None = None) -> Any:
     return wire(Text(max_length, min_length, pattern))
+
+
+def secret_text(max_length: int) -> Any:
+    """Required, and not part of the message's repr."""
+    return field(repr=False, metadata={_WIRE: SecretText(max_length)})
 
 
 def optional_text(max_length: int) -> Any:

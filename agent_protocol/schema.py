@@ -13,6 +13,7 @@ from agent_protocol.fields import (
     Nested,
     Nullable,
     Number,
+    SecretText,
     Text,
     UuidText,
     Wire,
@@ -45,6 +46,8 @@ def _schema(kind: Wire, prefix: str, used: set[type[Message]]) -> dict[str, Any]
         case Text(most, least, pattern):
             text: dict[str, Any] = {"type": "string", "maxLength": most}
             return text | ({"minLength": least} if least else {}) | ({"pattern": f"^(?:{pattern})$"} if pattern else {})
+        case SecretText(most):
+            return {"type": "string", "minLength": 1, "maxLength": most, "pattern": "^[ -~]+$"}
         case UuidText():
             return {"type": "string", "format": "uuid"}
         case Integer(least, most):

@@ -9,6 +9,7 @@ from django import forms
 from django.utils.translation import gettext as translate
 from django.utils.translation import gettext_lazy as _
 
+from agent_protocol.logins import PASSWORD_LENGTH, USERNAME_LENGTH
 from core.errors import DomainError
 from core.money import format_usdc, parse_usdc
 from marketplace import jobspec
@@ -90,6 +91,24 @@ class JobForm(forms.Form):
         max_length=512,
         help_text=_("From docker.io, ghcr.io, quay.io or nvcr.io, e.g. python:3.12-slim."),
     )
+    registry_username = forms.CharField(
+        label=_("Registry user name"),
+        required=False,
+        max_length=USERNAME_LENGTH,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+        help_text=_("Only for a private image: who may pull it."),
+    )
+    registry_password = forms.CharField(
+        label=_("Registry password or token"),
+        required=False,
+        max_length=PASSWORD_LENGTH,
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text=_(
+            "Take a token that can only read. It is stored encrypted, given to the machine that pulls the image, "
+            "used for that pull at that registry alone, and deleted when the job ends."
+        ),
+    )
     command = forms.CharField(
         label=_("Command"),
         required=False,
@@ -137,7 +156,10 @@ class JobForm(forms.Form):
 
     CRITERIA = ("gpu_model", "region", "country", "min_reliability")
     GROUPS = (
-        (_("What runs"), ("name", "image", "command", "environment", "secrets")),
+        (
+            _("What runs"),
+            ("name", "image", "registry_username", "registry_password", "command", "environment", "secrets"),
+        ),
         (_("Where"), ("gpu_model", "gpu_count", "max_rate", "region", "country", "min_reliability")),
         (_("Limits"), ("time_limit_s", "disk_gb", "max_attempts", "disconnect_grace_s")),
     )
@@ -183,6 +205,8 @@ class JobForm(forms.Form):
             command=data["command"],
             environment=data["environment"],
             secrets=data["secrets"],
+            registry_username=data["registry_username"],
+            registry_password=data["registry_password"],
             gpu_count=data["gpu_count"],
             listing_id=listing_id,
             model_slug=data.get("gpu_model") or None,

@@ -9,6 +9,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from agent_protocol.images import ImageRefused, image_parse
+from agent_protocol.logins import PASSWORD_ALLOWED, USERNAME_ALLOWED, is_password, is_username
 from agent_protocol.messages.hardware import MAX_GPUS
 from agent_protocol.messages.plan import (
     ENVIRONMENT_KEY,
@@ -35,12 +36,17 @@ _SCRUBBED = re.compile(r"LD_.*|NVIDIA_.*|CUDA_VISIBLE_DEVICES")
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """A job as asked for: on ``listing_id`` at the rate seen, or by criteria. Rates in micro-USDC per GPU-hour."""
+    """A job as asked for: on ``listing_id`` at the rate seen, or by criteria. Rates in micro-USDC per GPU-hour.
+
+    The registry's user name and password (or token) are for a private ``image``: both or neither.
+    """
 
     image: str
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    registry_username: str = field(default="", repr=False)
+    registry_password: str = field(default="", repr=False)
     name: str = ""
     gpu_count: int = 1
     listing_id: UUID | None = None
@@ -71,6 +77,7 @@ def check(spec: JobSpec) -> JobSpec:
     attempt(lambda: _environment("environment", spec.environment))
     attempt(lambda: _environment("secrets", spec.secrets))
     attempt(lambda: _texts(spec))
+    attempt(lambda: _login(spec.registry_username, spec.registry_password))
     attempt(lambda: _name(spec.name))
     attempt(lambda: _between("gpu_count", spec.gpu_count, 1, MAX_GPUS, "GPUs on one machine"))
     attempt(lambda: _between("disk_gb", spec.disk_gb, DISK_MIN_GB, DISK_MAX_GB, "GB"))
@@ -126,6 +133,18 @@ def _texts(spec: JobSpec) -> None:
     if size > TEXTS_MAX_BYTES:
         allowed = f"at most {TEXTS_MAX_BYTES} bytes of command, environment and secrets together"
         raise Invalid.field("command", found=f"{size} bytes", allowed=allowed)
+
+
+def _login(username: str, password: str) -> None:
+    """Both or neither. What was found is never said: people paste one into the other's place."""
+    if username and not password:
+        raise Invalid.field("registry_password", found="", allowed="a password or token for this user name")
+    if password and not username:
+        raise Invalid.field("registry_username", found="", allowed="the user name of this password or token")
+    if username and not is_username(username):
+        raise Invalid.field("registry_username", found="…", allowed=USERNAME_ALLOWED)
+    if password and not is_password(password):
+        raise Invalid.field("registry_password", found="…", allowed=PASSWORD_ALLOWED)
 
 
 def _name(name: str) -> None:

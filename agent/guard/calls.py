@@ -17,9 +17,10 @@ from agent.guard.engine import Answer, Engine
 from agent.guard.errors import Absent, NameTaken, Refused
 from agent.guard.fields import Exactly, Matching, Rule, Table
 from agent.guard.http import Request
+from agent.guard.logins import login_check
 from agent.guard.objects import network_check, volume_check
 from agent.guard.policy import Policy
-from agent.guard.strict import json_read, json_write, query_write
+from agent.guard.strict import json_read, json_write
 from agent.guard.workspace import Workspaces
 
 # Between these the calls below mean the same. The engine is not spoken to in a later language than the guard knows.
@@ -57,11 +58,12 @@ class Relay:
     method: str
     path: str
     query: dict[str, str]
+    login: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class Context:
-    """One request, once its call is known. `query` holds checked values; `body` is what came."""
+    """One request, once its call is known. `query` holds checked values; `body` and `login` are what came."""
 
     engine: Engine
     policy: Policy
@@ -71,6 +73,7 @@ class Context:
     query: dict[str, str]
     name: str
     body: bytes = field(repr=False)
+    login: str | None = field(default=None, repr=False)
 
     def ask(self, method: str, path: str, **options: Any) -> Answer:
         return self.engine.call(method, f"{self.prefix}{path}", **options)
@@ -85,6 +88,7 @@ class Call:
     required: frozenset[str] = frozenset()
     body_bytes: int = 0
     unversioned: bool = False
+    login: bool = False
 
 
 def call_find(request: Request) -> tuple[Call, str]:
@@ -97,6 +101,8 @@ def call_find(request: Request) -> tuple[Call, str]:
             raise Refused("path", "no version", f"/v1.{OLDEST} to /v1.{NEWEST}")
         if request.version is not None and not OLDEST <= request.version <= NEWEST:
             raise Refused("path", f"version 1.{request.version}", f"/v1.{OLDEST} to /v1.{NEWEST}")
+        if request.login is not None and not call.login:
+            raise Refused("header x-registry-auth", "a value", "none: a login is for pulling an image")
         return call, match.groupdict().get("name", "")
     raise Refused("call", f"{request.method} {request.path[:120]}", "the calls in agent/guard/calls.py")
 
@@ -153,7 +159,16 @@ def _image_pull(context: Context) -> Relay:
     mark = "@" if tag.startswith("sha256:") else ":"
     reference = context.policy.image(f"{context.query['fromImage']}{mark}{tag}", "query.fromImage")
     query = {"fromImage": reference.name, "tag": reference.digest or reference.tag or "latest"}
-    return Relay("POST", f"{context.prefix}/images/create", query)
+    login = None if context.login is None else login_check(context.login, reference.registry)
+    return Relay("POST", f"{context.prefix}/images/create", query, login)
+
+
+def _image_ask(context: Context) -> Relay:
+    """Whether the registry would give this image to whoever has this login, or to anybody."""
+    reference = context.policy.image(context.name.replace("%40", "@"), "image")
+    login = None if context.login is None else login_check(context.login, reference.registry)
+    target = reference.pull_reference.replace("@", "%40")
+    return Relay("GET", f"{context.prefix}/distribution/{target}/json", {}, login)
 
 
 def _image_inspect(context: Context) -> Reply:
@@ -280,6 +295,7 @@ def _call(method: str, path: str, run: Callable[[Context], Reply | Relay], **opt
 
 
 _IMAGE = r"(?P<name>[a-z0-9][a-z0-9._:/-]*(?:%40sha256:[0-9a-f]{64})?(?::[A-Za-z0-9._-]+)?)"
+_DIGEST = r"(?P<name>[a-z0-9][a-z0-9._:/-]*%40sha256:[0-9a-f]{64})"
 _EITHER = Exactly(["0", "1"])
 _TRUTH = Exactly([*_YES.values, *_NO.values])
 
@@ -295,7 +311,9 @@ CALLS: tuple[Call, ...] = (
         _image_pull,
         query={"fromImage": _REPOSITORY, "tag": _TAG},
         required={"fromImage", "tag"},
+        login=True,
     ),
+    _call("GET", f"/distribution/{_DIGEST}/json", _image_ask, login=True),
     _call("GET", f"/images/{_IMAGE}/json", _image_inspect),
     _call(
         "GET",
@@ -338,8 +356,3 @@ CALLS: tuple[Call, ...] = (
     _call("POST", "/networks/create", _network_create, body_bytes=_SMALL_BODY),
     _call("DELETE", f"/networks/{_NAME}", _network_remove),
 )
-
-
-def relay_target(relay: Relay) -> str:
-    """For the journal: names and parameters hold no secrets."""
-    return f"{relay.path}{query_write(relay.query)}"

@@ -80,17 +80,29 @@ class Engine:
                 raise EngineAway("its answer is too large")
             return Answer(response.status, response.headers.get("Content-Type", "text/plain"), content)
 
-    def relay(self, client: socket.socket, method: str, path: str, *, query: dict[str, str]) -> None:
+    def relay(
+        self, client: socket.socket, method: str, path: str, *, query: dict[str, str], login: str | None = None
+    ) -> None:
         """Pass the answer on as it comes, framing and all, until either side ends it. Raises OSError too."""
-        with self._ask(method, path, query, None, None, _CALL_S) as connection:
-            head, rest = _head_read(connection)
-            client.settimeout(_SEND_S)
-            client.sendall(head + rest)
+        with self._ask(method, path, query, None, None, _CALL_S, login) as connection:
+            # No bound of ours: an engine that pulls says nothing until the registry has spoken, and the client knows how long
+            # it wants to wait for that.
             connection.settimeout(None)
-            _pump(connection, client)
+            found = _head_read(connection, client)
+            if found is not None:
+                client.settimeout(_SEND_S)
+                client.sendall(b"".join(found))
+                _pump(connection, client)
 
     def _ask(
-        self, method: str, path: str, query: dict[str, str] | None, body: Any, raw: bytes | None, timeout_s: float
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None,
+        body: Any,
+        raw: bytes | None,
+        timeout_s: float,
+        login: str | None = None,
     ) -> socket.socket:
         content = b"" if body is None else json_write(body)
         kind = "application/json"
@@ -101,6 +113,8 @@ class Engine:
             head += f"Content-Length: {len(content)}\r\n"
         if content:
             head += f"Content-Type: {kind}\r\n"
+        if login is not None:
+            head += f"X-Registry-Auth: {login}\r\n"
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(_CONNECT_S)
@@ -116,10 +130,21 @@ class Engine:
         return connection
 
 
-def _head_read(connection: socket.socket) -> tuple[bytes, bytes]:
-    """The head to pass on, and what came behind it. An engine that wants to change the protocol is not followed."""
+def _engine_speaks(engine: socket.socket, client: socket.socket) -> bool:
+    """Wait for the engine's next bytes, or its end; false when the client went away first, or speaks out of turn."""
+    poller = select.poll()
+    poller.register(engine, select.POLLIN)
+    poller.register(client, select.POLLIN)
+    return engine.fileno() in {number for number, _ in poller.poll()}
+
+
+def _head_read(connection: socket.socket, client: socket.socket) -> tuple[bytes, bytes] | None:
+    """The head to pass on, and what came behind it; null when the client went away. An engine that wants to change the
+    protocol is not followed."""
     content = b""
     while b"\r\n\r\n" not in content:
+        if not _engine_speaks(connection, client):
+            return None
         try:
             block = connection.recv(_BLOCK)
         except OSError as error:
@@ -137,16 +162,8 @@ def _head_read(connection: socket.socket) -> tuple[bytes, bytes]:
 
 def _pump(engine: socket.socket, client: socket.socket) -> None:
     """Bytes from the engine to the client, unbuffered. A client that goes away ends it even while the engine is silent."""
-    poller = select.poll()
-    poller.register(engine, select.POLLIN)
-    poller.register(client, select.POLLIN)
-    while True:
-        ready = {number for number, _ in poller.poll()}
-        if engine.fileno() in ready:
-            block = engine.recv(_BLOCK)
-            if not block:
-                return
-            client.sendall(block)
-        elif client.fileno() in ready:
-            # Nothing more is expected from there: it closed, or it speaks out of turn.
+    while _engine_speaks(engine, client):
+        block = engine.recv(_BLOCK)
+        if not block:
             return
+        client.sendall(block)

@@ -15,17 +15,31 @@ from agent.guard.strict import json_write, query_read
 MAX_HEAD = 16 * 1024
 _BLOCK = 65_536
 _LINE = re.compile(r"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|CONNECT|TRACE) (\S{1,8000}) HTTP/1\.1")
-_FIELD = re.compile(r"([A-Za-z0-9-]{1,64}):[ \t]*([\x20-\x7e]{0,4000})")
+_FIELD = re.compile(r"([A-Za-z0-9-]{1,64}):[ \t]*([\x20-\x7e]{0,8192})")
+_VALUE_BYTES = 4000
 _PATH = re.compile(r"(?:/v1\.([1-9][0-9]))?((?:/(?:[A-Za-z0-9_.:-]|%40)+)+)")
 _LENGTH = re.compile(r"[0-9]{1,9}")
 # What the agent's library sends. Everything else has no meaning here, or a dangerous one.
-_FIELDS = frozenset({"host", "user-agent", "accept", "accept-encoding", "connection", "content-type", "content-length"})
+_LOGIN = "x-registry-auth"
+_FIELDS = frozenset(
+    {
+        "host",
+        "user-agent",
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-type",
+        "content-length",
+        _LOGIN,
+    }
+)
 _REASONS = {200: "OK", 403: "Forbidden", 404: "Not Found", 409: "Conflict", 502: "Bad Gateway", 503: "Busy"}
 
 
 @dataclass(frozen=True)
 class Request:
-    """`version` is the minor number in `/v1.NN/…`, null for a path without one. The body is read by `body_read`."""
+    """`version` is the minor number in `/v1.NN/…`, null for a path without one. The body is read by `body_read`; `login` is
+    what came as X-Registry-Auth, unread."""
 
     method: str
     version: int | None
@@ -33,6 +47,7 @@ class Request:
     query: dict[str, str]
     length: int
     rest: bytes = field(repr=False)
+    login: str | None = field(default=None, repr=False)
 
 
 def request_read(connection: socket.socket, deadline: float) -> Request | None:
@@ -56,7 +71,8 @@ def request_read(connection: socket.socket, deadline: float) -> Request | None:
     if line is None:
         raise Refused("request line", shown(first[:60]), "METHOD /path HTTP/1.1")
     version, path, query = _target(line[2])
-    return Request(line[1], version, path, query, _length(_fields(lines)), rest)
+    fields = _fields(lines)
+    return Request(line[1], version, path, query, _length(fields), rest, fields.get(_LOGIN))
 
 
 def body_read(connection: socket.socket, request: Request, maximum: int, deadline: float) -> bytes:
@@ -100,6 +116,8 @@ def _fields(lines: list[str]) -> dict[str, str]:
         name = match[1].lower()
         if name not in _FIELDS:
             raise Refused(f"header {name}", "a value", "no header of this name")
+        if name != _LOGIN and len(match[2]) > _VALUE_BYTES:
+            raise Refused(f"header {name}", f"more than {_VALUE_BYTES} bytes", f"{_VALUE_BYTES} bytes")
         if name in fields:
             raise Refused(f"header {name}", "it twice", "each header once")
         fields[name] = match[2].rstrip(" ")

@@ -115,10 +115,12 @@ class GuardServer:
         query = query_check(call, request.query)
         body = body_read(connection, request, call.body_bytes, deadline)
         prefix = "" if request.version is None else f"/v1.{request.version}"
-        context = Context(self._engine, self._policy, self._workspaces, prefix, request.version, query, name, body)
+        context = Context(
+            self._engine, self._policy, self._workspaces, prefix, request.version, query, name, body, request.login
+        )
         outcome = call.run(context)
         if isinstance(outcome, Relay):
-            self._engine.relay(connection, outcome.method, outcome.path, query=outcome.query)
+            self._engine.relay(connection, outcome.method, outcome.path, query=outcome.query, login=outcome.login)
         else:
             _send(connection, answer(outcome.status, outcome.body, outcome.content_type))
 

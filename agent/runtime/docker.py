@@ -36,11 +36,12 @@ from agent.runtime.base import (
     Observation,
     RuntimeRefused,
 )
-from agent.runtime.docker_answers import engine_away, event_action, has_component, image_name, instant
-from agent.runtime.docker_errors import called, create_refused, pull_refused
+from agent.runtime.docker_answers import engine_away, event_action, has_component, instant
+from agent.runtime.docker_errors import called, create_refused
+from agent.runtime.docker_images import image_present, image_pull
 from agent.runtime.egress import EgressProbe
 from agent.runtime.spool import LogSpool
-from agent_protocol.images import ALLOWED_REGISTRIES, ImageRefused, image_parse
+from agent_protocol.images import ALLOWED_REGISTRIES
 
 _TIMEOUT_S = 60
 _LOG_DRAIN_S = 10.0
@@ -112,40 +113,10 @@ class DockerRuntime:
     # Image
 
     def image_present(self, image: str) -> bool:
-        try:
-            self._api.inspect_image(image)
-        except NotFound:
-            return False
-        except (requests.RequestException, DockerException) as error:
-            raise EngineUnavailable(type(error).__name__) from None
-        return True
+        return image_present(self._api, image)
 
     def prepare(self, order: JobOrder, cancelled: Callable[[], bool]) -> str:
-        """Pull, then name by digest: what runs is what was pulled, whatever the tag says a minute later."""
-        try:
-            reference = image_parse(order.plan.image, allowed_registries=self._registries)
-        except ImageRefused as refused:
-            raise RuntimeRefused("image_missing", refused.code) from None
-        try:
-            for line in self._api.pull(reference.pull_reference, stream=True, decode=True):
-                if cancelled():
-                    break
-                if "error" in line:
-                    raise pull_refused(str(line["error"]))
-        except APIError as error:
-            if engine_away(error):
-                raise EngineUnavailable(str(error.status_code)) from None
-            raise pull_refused(str(error.explanation), error.status_code) from None
-        except (requests.RequestException, DockerException) as error:
-            raise EngineUnavailable(type(error).__name__) from None
-        if cancelled():
-            return reference.pull_reference
-        attrs = called(self._api.inspect_image, reference.pull_reference)
-        for digest in attrs.get("RepoDigests") or ():
-            # The same image may have been pulled from elsewhere too.
-            if image_name(str(digest), self._registries) == reference.name:
-                return str(digest)
-        raise RuntimeRefused("image_missing", "no_digest")
+        return image_pull(self._api, order.plan, self._registries, cancelled)
 
     # Life
 

@@ -8,7 +8,7 @@ from docker.errors import APIError
 from agent_protocol.images import ImageRefused, image_parse
 
 # What the guard answers for an engine that does not, and when too many ask at once.
-_AWAY = frozenset({502, 503})
+GUARD_AWAY = frozenset({502, 503})
 
 
 def has_component(version: dict[str, Any], word: str) -> bool:
@@ -17,7 +17,9 @@ def has_component(version: dict[str, Any], word: str) -> bool:
 
 def engine_away(error: APIError) -> bool:
     """Whether the engine did not answer the guard, or is about to go."""
-    return error.status_code in _AWAY or (error.is_server_error() and "shutting down" in str(error.explanation).lower())
+    return error.status_code in GUARD_AWAY or (
+        error.is_server_error() and "shutting down" in str(error.explanation).lower()
+    )
 
 
 def image_name(image: str, registries: frozenset[str]) -> str | None:

@@ -1,5 +1,6 @@
 """What an engine's refusals mean. Its own words stay here: people see reason codes."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,24 +21,47 @@ _GPU_FAILURES = (
     "unresolvable cdi",
 )
 _COMMAND_MISSING = ("executable file not found", "no such file or directory", "permission denied: unknown")
-_RATE_LIMITED = ("toomanyrequests", "too many requests", "rate limit")
-_UNAUTHORIZED = ("unauthorized", "denied", "authentication required", "no basic auth")
+# What a registry said, or the engine of it. The words differ between engines, their image stores, and registries.
+_STATUS = re.compile(
+    r"(?:http|status(?: code)?|request to \S+:)[ :]*([45][0-9]{2})\b|\b([45][0-9]{2}) (?:too many|unauthorized|forbidden)"
+)
+_RATE_LIMITED = ("toomanyrequests", "too many requests", "rate limit", "ratelimit", "rate exceeded")
+_UNAUTHORIZED = ("unauthorized", "denied", "authentication required", "no basic auth", "incorrect username or password")
 _MISSING = ("not found", "manifest unknown", "name unknown", "no such image", "repository does not exist")
+# It is there, but not for this kind of machine, or not an image.
+_UNUSABLE = (
+    "no matching manifest",
+    "cannot be used on this platform",
+    "is no longer supported",
+    "unsupported media type",
+)
 
 
-def pull_refused(text: str, status: int | None = None) -> RuntimeRefused:
+def pull_refused(text: str, status: int | None = None, *, repository: str = "") -> RuntimeRefused:
     """Why a pull failed. A registry says "denied" for what is missing as well as for what is private: both are the
-    customer's to mend, so the order here only chooses the hint."""
-    words = text.lower()
+    customer's to mend, so the order here only chooses the hint. What nobody explains is the registry's outage.
+
+    `repository`: its name and tag, which are the customer's words, are not taken for the registry's.
+    """
+    words = _without(text.lower(), repository.removeprefix("library/"))
     if _has(words, _DISK_FULL):
         return RuntimeRefused("host_disk_full", "pull")
-    if status == 429 or _has(words, _RATE_LIMITED):
+    match = _STATUS.search(words)
+    said = int(match[1] or match[2]) if match else None
+    if 429 in (said, status) or _has(words, _RATE_LIMITED):
         return RuntimeRefused("registry_rate_limited")
-    if status == 401 or _has(words, _UNAUTHORIZED):
+    # A folder of the engine's that it may not read is no registry's word.
+    if status == 401 or said in (401, 403) or _has(words.replace("permission denied", ""), _UNAUTHORIZED):
         return RuntimeRefused("image_unauthorized")
-    if status == 404 or _has(words, _MISSING):
+    if 404 in (said, status) or _has(words, _MISSING):
         return RuntimeRefused("image_missing")
+    if _has(words, _UNUSABLE):
+        return RuntimeRefused("image_missing", "unusable")
     return RuntimeRefused("registry_unavailable")
+
+
+def _without(words: str, repository: str) -> str:
+    return re.sub(rf"{re.escape(repository)}(?:[:@/]\S*)?", "", words) if repository else words
 
 
 def create_refused(error: APIError) -> RuntimeRefused:

@@ -51,6 +51,7 @@ from agent_protocol.messages.plan import (
     BenchmarkPlan,
     JobLimits,
     PlanItem,
+    RegistryLogin,
 )
 from agent_protocol.messages.sync import (
     ATTEMPT_STATES,
@@ -111,6 +112,7 @@ __all__ = [
     "OrphanFound",
     "PlanItem",
     "RefusalReply",
+    "RegistryLogin",
     "SyncReply",
     "SyncRequest",
     "inventory_digest",

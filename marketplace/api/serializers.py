@@ -60,6 +60,17 @@ class JobRequestSerializer(serializers.Serializer[Any]):
     secrets = serializers.DictField(
         child=serializers.CharField(allow_blank=True, trim_whitespace=False), default=dict, write_only=True
     )
+    registry_username = serializers.CharField(
+        allow_blank=True, trim_whitespace=False, default="", write_only=True, help_text="Of a private image's registry."
+    )
+    registry_password = serializers.CharField(
+        allow_blank=True,
+        trim_whitespace=False,
+        default="",
+        write_only=True,
+        help_text="Its password or, better, a token that may only read. Stored encrypted, given to the machine for the pull "
+        "of this image, deleted when the job ends.",
+    )
     name = serializers.CharField(allow_blank=True, default="")
     gpu_count = serializers.IntegerField(default=1)
     listing = serializers.UUIDField(allow_null=True, default=None)

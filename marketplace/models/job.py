@@ -11,9 +11,9 @@ from core.models import BaseModel
 class Job(BaseModel):
     """What a customer wants run. ``max_rate_micro`` is the most they pay per GPU-hour (a chosen listing: the rate seen).
 
-    ``secrets`` are sealed (core.sealing), write-only, and gone when the job ends. ``queued_at`` is since when it waits, anew
-    after an attempt that ran; its place in the queue is by ``created_at``. ``waiting`` says what a queued job waits for
-    (outcomes.WAITING).
+    ``secrets`` are sealed (marketplace.jobsecrets), write-only, and gone when the job ends. ``queued_at`` is since when it
+    waits, anew after an attempt that ran; its place in the queue is by ``created_at``. ``waiting`` says what a queued job
+    waits for (outcomes.WAITING).
     """
 
     class Status(models.TextChoices):

@@ -14,14 +14,12 @@ from core.cursors import cursor_decode, cursor_encode
 from core.errors import NotFound
 from core.models import StatusEvent
 from core.money import charge_micro
-from core.sealing import unseal
 from marketplace import logtext, outcomes
+from marketplace.jobsecrets import job_unseal
 from marketplace.models import Attempt, Job, LogChunk, Rental
 
 PAGE = 25
 LOG_PAGE_BYTES = 256 * 1024
-SECRETS_PURPOSE = "marketplace.job"
-"""What job secrets are sealed for (core.sealing)."""
 
 
 def job_of(*, customer: Party, job_id: UUID) -> Job:
@@ -148,7 +146,8 @@ def _whole_characters(content: bytes, *, more: bool) -> bytes:
 
 
 def plan_complete(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Plan items as they go out to a machine: secrets join the environment of attempts that are to run.
+    """Plan items as they go out to a machine: secrets join the environment of attempts that are to run, and the login of a
+    private image's registry its place.
 
     They are stored sealed and unsealed here only, for the machine whose plan this is.
     """
@@ -161,7 +160,8 @@ def plan_complete(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     for item in items:
         secrets = sealed.get(UUID(item["key"])) if item["kind"] == "attempt" else None
         if secrets is not None:
-            environment = {**item["body"]["environment"], **unseal(SECRETS_PURPOSE, bytes(secrets))}
-            item = {**item, "body": {**item["body"], "environment": environment}}
+            kept = job_unseal(bytes(secrets))
+            environment = {**item["body"]["environment"], **kept.environment}
+            item = {**item, "body": {**item["body"], "environment": environment, "registry_login": kept.login}}
         complete.append(item)
     return complete

@@ -17,8 +17,8 @@ GB = 1_000_000_000
 
 
 def attempt_plan(*, attempt: Attempt, job: Job, machine: Machine, gpus: list[Gpu], token: str) -> dict[str, object]:
-    """The body for ``providers.plan_put`` (wire: AttemptPlan). Secrets are not in it: they join it on the way out
-    (selectors.attempt_secrets), so that they are stored sealed only."""
+    """The body for ``providers.plan_put`` (wire: AttemptPlan). Secrets and the login of a registry are not in it:
+    they join it on the way out (selectors.plan_complete), so that they are stored sealed only."""
     plan = AttemptPlan(
         attempt_id=str(attempt.pk),
         job_id=str(job.pk),

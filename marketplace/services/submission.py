@@ -11,11 +11,10 @@ from billing.selectors import balance_of
 from core import jobs
 from core.errors import Conflict, Denied, InsufficientFunds, Invalid
 from core.money import format_usdc
-from core.sealing import seal
 from marketplace import jobspec, pricing
+from marketplace.jobsecrets import job_seal
 from marketplace.jobspec import JobSpec
 from marketplace.models import Job, Listing
-from marketplace.selectors.jobs import SECRETS_PURPOSE
 from providers.models import GpuModel
 from providers.places import COUNTRIES, REGIONS
 
@@ -76,7 +75,12 @@ def _submit(customer: Party, spec: JobSpec, actor: User | None, now: datetime, *
             image=spec.image,
             command=list(spec.command),
             environment=dict(spec.environment),
-            secrets=seal(SECRETS_PURPOSE, spec.secrets) if spec.secrets else None,
+            secrets=job_seal(
+                image=spec.image,
+                environment=spec.secrets,
+                username=spec.registry_username,
+                password=spec.registry_password,
+            ),
             gpu_count=spec.gpu_count,
             gpu_model=model,
             listing=listing,

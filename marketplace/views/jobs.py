@@ -205,5 +205,8 @@ def job_rerun(request: PersonRequest, job_id: UUID) -> HttpResponse:
     except DomainError as error:
         messages.error(request, error.message)
         return redirect("marketplace_job", job_id=job_id)
-    messages.success(request, _("The same job is queued again, without its secrets: they were deleted when it ended."))
+    messages.success(
+        request,
+        _("The same job is queued again, without its secrets and its registry login: they were deleted when it ended."),
+    )
     return redirect("marketplace_job", job_id=again.pk)

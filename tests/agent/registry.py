@@ -1,5 +1,6 @@
 """A container registry on the loopback that holds one busybox image, and what is put into it, and fails on request."""
 
+import base64
 import gzip
 import hashlib
 import io
@@ -14,20 +15,40 @@ from tests.agent.serving import DoubleHandler, DoubleServer
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 APPLETS = ("sh", "id", "env", "cat", "ls", "mount", "sleep", "touch", "grep", "head", "tail", "printf", "test", "ps")
-# Repositories that answer with a failure: what the registry says, as (status, code).
+
+
+def _error(code: str, message: str = "") -> bytes:
+    return json.dumps({"errors": [{"code": code, "message": message or code.lower()}]}).encode()
+
+
+# Repositories that answer with a failure: what the registry says, as (status, body).
 FAILURES = {
-    "missing": (404, "MANIFEST_UNKNOWN"),
-    "private": (401, "UNAUTHORIZED"),
-    "limited": (429, "TOOMANYREQUESTS"),
-    "broken": (503, "UNAVAILABLE"),
+    "missing": (404, _error("MANIFEST_UNKNOWN")),
+    "private": (401, _error("UNAUTHORIZED")),
+    "limited": (429, _error("TOOMANYREQUESTS")),
+    "limited-hub": (429, _error("TOOMANYREQUESTS", "You have reached your unauthenticated pull rate limit.")),
+    "limited-page": (429, b"<html><body>Slow down, please.</body></html>"),
+    "limited-silent": (429, b""),
+    "limited-details": (429, b'{"details": "slow down"}'),
+    "broken": (503, _error("UNAVAILABLE")),
+    "broken-page": (502, b"<html><body>Bad Gateway</body></html>"),
+    "broken-silent": (500, b""),
 }
 
 
 class FakeRegistry:
     """`busybox:1` is good; its image asks for all GPUs, preloads a library, declares a volume, has a health check and labels
-    that programs on the host might listen to, as a hostile one may."""
+    that programs on the host might listen to, as a hostile one may.
 
-    def __init__(self) -> None:
+    `login`: user name and password without which it shows nothing; asked for with each request, or, with `tokens`, once at
+    a place of its own. `seen` is every request's path and Authorization. `token_status`: what that place answers instead.
+    """
+
+    def __init__(self, *, login: tuple[str, str] | None = None, tokens: bool = False) -> None:
+        self.login, self.tokens = login, tokens
+        self.token_status: int | None = None
+        self.seen: list[tuple[str, str | None]] = []
+        self.closing = threading.Event()
         self.blobs: dict[str, bytes] = {}
         self.digest = self.put(
             _layer(),
@@ -58,7 +79,13 @@ class FakeRegistry:
     def name(self) -> str:
         return f"127.0.0.1:{self._server.server_address[1]}"
 
+    def opens(self, authorization: str | None) -> bool:
+        """Whether this header, of HTTP's Basic scheme, holds the right login."""
+        assert self.login is not None
+        return authorization == "Basic " + base64.b64encode(":".join(self.login).encode()).decode()
+
     def close(self) -> None:
+        self.closing.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -98,14 +125,20 @@ class _Handler(DoubleHandler):
         self.do_GET()
 
     def do_GET(self) -> None:
-        parts = self.path.strip("/").split("/")
+        parts = self.path.partition("?")[0].strip("/").split("/")
+        self.owner.seen.append((self.path, self.headers["Authorization"]))
+        if parts == ["token"]:
+            return self._token()
+        if not self._let_in():
+            return self._answer(401, _error("UNAUTHORIZED"), "application/json", challenge=True)
         if parts == ["v2"]:
             return self._answer(200, b"{}", "application/json")
         repository, kind, reference = parts[1], parts[-2], parts[-1]
+        if repository == "hanging":
+            self.owner.closing.wait()
         if repository in FAILURES:
-            status, code = FAILURES[repository]
-            body = json.dumps({"errors": [{"code": code, "message": code.lower()}]}).encode()
-            return self._answer(status, body, "application/json")
+            status, body = FAILURES[repository]
+            return self._answer(status, body, "text/html" if body.startswith(b"<") else "application/json")
         if kind == "manifests" and reference in ("1", *self.owner.blobs):
             digest = self.owner.digest if reference == "1" else reference
             return self._answer(200, self.owner.blobs[digest], MANIFEST, digest)
@@ -113,8 +146,30 @@ class _Handler(DoubleHandler):
             return self._answer(200, self.owner.blobs[reference], "application/octet-stream", reference)
         return self._answer(404, b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}', "application/json")
 
-    def _answer(self, status: int, body: bytes, kind: str, digest: str | None = None) -> None:
+    def _let_in(self) -> bool:
+        given = self.headers["Authorization"]
+        if self.owner.login is None:
+            return True
+        return given == "Bearer good-token" if self.owner.tokens else self.owner.opens(given)
+
+    def _token(self) -> None:
+        if self.owner.token_status is not None:
+            return self._answer(self.owner.token_status, b"<html></html>", "text/html")
+        if not self.owner.opens(self.headers["Authorization"]):
+            return self._answer(401, b'{"details": "incorrect username or password"}', "application/json")
+        return self._answer(200, b'{"token": "good-token"}', "application/json")
+
+    def _answer(
+        self, status: int, body: bytes, kind: str, digest: str | None = None, *, challenge: bool = False
+    ) -> None:
         self.send_response(status)
+        if challenge:
+            how = (
+                f'Bearer realm="http://{self.owner.name}/token",service="fake"'
+                if self.owner.tokens
+                else 'Basic realm="r"'
+            )
+            self.send_header("WWW-Authenticate", how)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Docker-Distribution-Api-Version", "registry/2.0")

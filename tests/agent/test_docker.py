@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from agent.config import Settings
 from agent.runtime.base import RuntimeRefused
 from agent.runtime.docker import DockerRuntime
 from tests.agent.docker_engine import DockerEngine, container_of
+from tests.agent.docker_jobs import job, on_docker, settings
 from tests.agent.guard_requests import order_of as order
 from tests.agent.host import GPU_A, AgentHost, attempt_body, ended, running
 from tests.agent.platform import FakePlatform
@@ -44,19 +44,6 @@ def engine(shared_engine: DockerEngine) -> Iterator[DockerEngine]:
 @pytest.fixture
 def docker_host(host: AgentHost, engine: DockerEngine, registry: FakeRegistry) -> AgentHost:
     return on_docker(host, engine, registry)
-
-
-def on_docker(host: AgentHost, engine: DockerEngine, registry: FakeRegistry) -> AgentHost:
-    host.options |= {
-        "--runtime": "docker",
-        "--docker-host": engine.guard_address,
-        "--allow-registry": registry.name,
-    }
-    return host
-
-
-def job(registry: FakeRegistry, script: str, **changes: Any) -> dict[str, Any]:
-    return attempt_body(script, **{"image": f"{registry.name}/busybox:1", "gpu_uuids": [], **changes})
 
 
 INSIDE = """
@@ -146,23 +133,6 @@ def test_gpus_are_ordered_by_uuid_and_everything_else_is_tight(
     client.close()
 
 
-@pytest.mark.parametrize(
-    ("image", "reason"),
-    [
-        ("missing:1", "image_missing"),
-        ("private:1", "image_unauthorized"),
-        ("limited:1", "registry_rate_limited"),
-        ("broken:1", "registry_unavailable"),
-    ],
-)
-def test_a_failed_pull_is_blamed_on_whom_it_belongs_to(
-    docker_runtime: DockerRuntime, registry: FakeRegistry, image: str, reason: str
-) -> None:
-    with pytest.raises(RuntimeRefused) as caught:
-        docker_runtime.prepare(order(job(registry, "true", image=f"{registry.name}/{image}")), lambda: False)
-    assert caught.value.reason == reason
-
-
 def test_an_image_from_elsewhere_is_not_even_asked_for(docker_runtime: DockerRuntime, registry: FakeRegistry) -> None:
     with pytest.raises(RuntimeRefused) as caught:
         docker_runtime.prepare(order(job(registry, "true", image="10.0.0.1:5000/x")), lambda: False)
@@ -235,17 +205,6 @@ def test_what_a_job_writes_is_measured_where_the_engine_has_no_quota(
     assert 3_000_000 <= used < 4_000_000
     docker_runtime.release(wanted.name)
     assert docker_runtime.disk_used_bytes(wanted.name) is None
-
-
-def settings(engine: DockerEngine, registry: FakeRegistry, state: Path) -> Settings:
-    return Settings(
-        url="https://gpunex.example",
-        state=state,
-        runtime="docker",
-        probe="nvml",
-        docker_host=engine.guard_address,
-        registries=frozenset({registry.name}),
-    )
 
 
 @pytest.fixture

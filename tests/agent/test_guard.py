@@ -1,6 +1,7 @@
 """The real guard before a real Docker Engine: what is refused changes nothing, what is allowed works."""
 
 import json
+import re
 import socket
 import time
 import uuid
@@ -23,7 +24,7 @@ from tests.agent import hostile
 from tests.agent.docker_engine import DockerEngine
 from tests.agent.guard_requests import API, ask, create_body, order_of, raw, request
 from tests.agent.host import GPU_A, GPU_B, attempt_body
-from tests.agent.hostile_bytes import BYTES
+from tests.agent.hostile_bytes import BYTES, LOGINS
 from tests.agent.registry import FakeRegistry
 from tests.agent.waiting import eventually
 
@@ -175,6 +176,17 @@ def test_what_two_readers_could_understand_differently_is_refused(scene: Scene, 
     status, content = scene.raw(BYTES[what].replace(b"{job}", scene.names["job"].encode()))
     refused(scene, status, json.loads(content))
     assert status == 403
+
+
+@pytest.mark.parametrize("what", LOGINS)
+def test_a_login_is_for_one_pull_from_one_registry_and_is_never_shown(scene: Scene, what: str) -> None:
+    content = LOGINS[what].replace(b"{job}", scene.names["job"].encode())
+    status, answer = scene.raw(content)
+    refused(scene, status, json.loads(answer))
+    assert status == 403
+    told = answer.decode() + scene.engine.guard.journal()
+    given = re.findall(r"X-Registry-Auth: (\S{12,})", content.decode())
+    assert not [word for word in ("hunter2", *given) if word in told]
 
 
 @pytest.mark.parametrize(

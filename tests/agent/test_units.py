@@ -112,10 +112,35 @@ def test_gpus_are_taken_all_or_none() -> None:
         ("write /var/lib/docker/x: no space left on device", 500, "host_disk_full"),
         ("Get https://x/v2/: dial tcp: lookup x: no such host", 500, "registry_unavailable"),
         ("received unexpected HTTP status: 503 Service Unavailable", 500, "registry_unavailable"),
+        # As other engines, image stores and registries put it.
+        ("received unexpected HTTP status: 429 Too Many Requests", 500, "registry_rate_limited"),
+        (
+            "unexpected status from GET request to https://x/v2/y/manifests/1: 429 Slow Down",
+            500,
+            "registry_rate_limited",
+        ),
+        ("failed to fetch oauth token: unexpected status code 429", 500, "registry_rate_limited"),
+        ('error parsing HTTP 429 response body: invalid character: "<html>"', 500, "registry_rate_limited"),
+        ("toomanyrequests: retry-after: 1.06ms, allowed: 44000/minute", 500, "registry_rate_limited"),
+        ("You have reached your unauthenticated pull rate limit", None, "registry_rate_limited"),
+        ("quota: Rate exceeded", None, "registry_rate_limited"),
+        ("", 429, "registry_rate_limited"),
+        ('error parsing HTTP 403 response body: "Forbidden"', 500, "image_unauthorized"),
+        ("unexpected status from HEAD request to https://x/v2/y: 401 Unauthorized", 500, "image_unauthorized"),
+        ('error parsing HTTP 404 response body: "no page"', 500, "image_missing"),
+        ("no matching manifest for linux/amd64 in the manifest list entries", 500, "image_missing"),
+        ("net/http: TLS handshake timeout", 500, "registry_unavailable"),
+        ("dial tcp 192.0.2.1:443: connect: connection refused", 500, "registry_unavailable"),
+        ("context deadline exceeded", 500, "registry_unavailable"),
+        ("error parsing HTTP 502 response body", 500, "registry_unavailable"),
+        ("open /var/lib/docker/tmp/x: permission denied", 500, "registry_unavailable"),
+        # The customer's own words are no registry's.
+        ("manifest for x/toomanyrequests:429 not found", 404, "image_missing"),
+        ("Get https://x/v2/x/toomanyrequests/manifests/denied: EOF", 500, "registry_unavailable"),
     ],
 )
-def test_a_failed_pull_has_an_owner(text: str, status: int, reason: str) -> None:
-    assert pull_refused(text, status).reason == reason
+def test_a_failed_pull_has_an_owner(text: str, status: int | None, reason: str) -> None:
+    assert pull_refused(text, status, repository="x/toomanyrequests").reason == reason
 
 
 def test_a_state_folder_of_another_version_is_left_alone(tmp_path: Path) -> None:

@@ -63,7 +63,9 @@ ATTEMPT_PLAN: dict[str, Any] = {
     "time_limit_s": 3600,
     "disconnect_grace_s": 1800,
     "log_limit_bytes": 16 * 2**20,
+    "registry_login": None,
 }
+REGISTRY_LOGIN: dict[str, Any] = {"registry": "ghcr.io", "username": "robot$ravi+ci", "password": "hunter2"}
 CHALLENGE: dict[str, Any] = {"nonce": "n1", "n": 8192, "rounds": 5}
 BENCHMARK_PLAN: dict[str, Any] = {
     "run_id": UUID_A,
@@ -175,6 +177,8 @@ SAMPLES: list[tuple[type[Any], dict[str, Any]]] = [
     (wire.SyncReply, SYNC_REPLY),
     (wire.JobLimits, LIMITS),
     (wire.AttemptPlan, ATTEMPT_PLAN),
+    (wire.AttemptPlan, {**ATTEMPT_PLAN, "registry_login": REGISTRY_LOGIN}),
+    (wire.RegistryLogin, REGISTRY_LOGIN),
     (wire.BenchmarkPlan, BENCHMARK_PLAN),
     (wire.AttemptEnded, ATTEMPT_ENDED),
     (

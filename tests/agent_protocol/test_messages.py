@@ -105,6 +105,27 @@ def test_an_error_never_shows_a_secret() -> None:
     assert secret not in str(caught.value)
 
 
+@pytest.mark.parametrize("field", ["username", "password"])
+@pytest.mark.parametrize(
+    "value",
+    ["", "hunter2\n", "hunter2\x7f", "hunter2\u00e4", "hunter2" * 400, 4711, ["hunter2"], {"hunter2": "hunter2"}],
+)
+def test_a_login_is_bounded_printable_and_never_shown(field: str, value: object) -> None:
+    bad = {**samples.REGISTRY_LOGIN, field: value}
+    with pytest.raises(ProtocolError) as caught:
+        wire.AttemptPlan.parse({**samples.ATTEMPT_PLAN, "registry_login": bad})
+    assert caught.value.field == f"registry_login.{field}"
+    assert not {"hunter2", "4711"} & {word for word in ("hunter2", "4711") if word in str(caught.value)}
+
+
+def test_a_login_is_in_no_repr() -> None:
+    plan = wire.AttemptPlan.parse({**samples.ATTEMPT_PLAN, "registry_login": samples.REGISTRY_LOGIN})
+    assert "hunter2" not in repr(plan)
+    assert "robot" not in repr(plan)
+    with pytest.raises(ProtocolError):
+        wire.RegistryLogin.parse({**samples.REGISTRY_LOGIN, "username": "ravi:x"})
+
+
 def test_a_plan_item_is_typed_by_its_kind_and_its_key_must_be_the_bodys() -> None:
     item = wire.PlanItem.parse({"kind": "benchmark", "key": samples.UUID_A, "body": samples.BENCHMARK_PLAN})
     assert isinstance(item.typed_body(), wire.BenchmarkPlan)

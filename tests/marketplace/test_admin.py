@@ -22,7 +22,13 @@ def test_every_list_and_page_opens_and_shows_nothing_of_what_runs(
     ravi: User, olga: User, signed_in: SignedIn, at: At
 ) -> None:
     told = story(
-        ravi, now=at(0), command=("private-command",), environment={"K": "private-value"}, secrets={"S": "secret-value"}
+        ravi,
+        now=at(0),
+        command=("private-command",),
+        environment={"K": "private-value"},
+        secrets={"S": "secret-value"},
+        registry_username="private-name",
+        registry_password="hunter2",
     )
     client = signed_in(olga)
     pages = [client.get(f"/admin/marketplace/{name}/") for name in MODELS]
@@ -32,7 +38,8 @@ def test_every_list_and_page_opens_and_shows_nothing_of_what_runs(
     assert {page.status_code for page in pages} == {200}
     for page in pages:
         text = page.content.decode()
-        assert not [word for word in ("private-command", "private-value", "secret-value") if word in text]
+        words = ("private-command", "private-value", "secret-value", "private-name", "hunter2")
+        assert not [word for word in words if word in text]
 
 
 def test_nothing_is_changed_by_a_form(ravi: User, olga: User, signed_in: SignedIn, at: At) -> None:

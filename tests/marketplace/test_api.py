@@ -17,6 +17,7 @@ from tests.marketplace.test_logs import append
 
 pytestmark = pytest.mark.django_db
 
+PRIVATE = {"registry_username": "ravi", "registry_password": "hunter2"}
 SignedIn = Callable[[User], Client]
 BODY: dict[str, Any] = {"image": "python:3.12", "command": ["python", "-V"], "max_rate_micro": 1_000_000}
 
@@ -47,11 +48,12 @@ def test_a_bad_query_names_its_field(client: Client, query: str, field: str) -> 
 def test_a_job_from_submit_to_cancel(ravi: User, signed_in: SignedIn) -> None:
     funded(ravi, 10_000_000)
     client = signed_in(ravi)
-    made = post(client, "/api/v1/jobs", BODY | {"environment": {"A": " padded "}, "secrets": {"S": "x"}})
+    made = post(client, "/api/v1/jobs", BODY | PRIVATE | {"environment": {"A": " padded "}, "secrets": {"S": "x"}})
     assert made.status_code == 201
     body = made.json()
     assert (body["status"], body["environment"], body["command"]) == ("queued", {"A": " padded "}, ["python", "-V"])
     assert "secrets" not in body
+    assert not {"registry_username", "registry_password"} & set(body)
     assert client.get("/api/v1/jobs").json()["jobs"][0]["id"] == body["id"]
     assert client.get(f"/api/v1/jobs/{body['id']}").json()["cost_micro"] == 0
     assert client.get(f"/api/v1/jobs/{body['id']}/log").json()["text"] == ""

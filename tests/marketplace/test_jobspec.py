@@ -54,6 +54,14 @@ def test_a_bad_image_is_refused_by_name(image: str) -> None:
         ({"secrets": {"CUDA_VISIBLE_DEVICES": "0"}}, "secrets"),
         ({"environment": {"A": "1"}, "secrets": {"A": "2"}}, "secrets"),
         ({"environment": {f"K{n}": "" for n in range(257)}}, "environment"),
+        ({"registry_username": "ravi"}, "registry_password"),
+        ({"registry_password": "hunter2"}, "registry_username"),
+        ({"registry_username": "r" * 256, "registry_password": "hunter2"}, "registry_username"),
+        ({"registry_username": "ravi:x", "registry_password": "hunter2"}, "registry_username"),
+        ({"registry_username": "ravi\r\n", "registry_password": "hunter2"}, "registry_username"),
+        ({"registry_username": "ravi", "registry_password": "hunter2" * 300}, "registry_password"),
+        ({"registry_username": "ravi", "registry_password": "hunter2\u00e9"}, "registry_password"),
+        ({"registry_username": "ravi", "registry_password": "hunter2\x00"}, "registry_password"),
         ({"gpu_count": 0}, "gpu_count"),
         ({"gpu_count": 33}, "gpu_count"),
         ({"disk_gb": 0}, "disk_gb"),
@@ -74,6 +82,13 @@ def test_each_limit_names_its_field(options: dict[str, Any], field: str) -> None
         jobspec.check(spec(**options))
     assert list(refusal.value.fields) == [field]
     assert "allowed" in refusal.value.fields[field][0]
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_a_login_is_in_no_repr() -> None:
+    asked = jobspec.check(spec(registry_username="robot$ravi+ci", registry_password="hunter2"))
+    assert (asked.registry_username, asked.registry_password) == ("robot$ravi+ci", "hunter2")
+    assert "hunter2" not in repr(asked)
 
 
 def test_all_wrong_fields_are_told_at_once() -> None:

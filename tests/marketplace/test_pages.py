@@ -11,6 +11,7 @@ from django.urls import reverse
 from accounts.models import User
 from accounts.selectors import party_of
 from agent_protocol.messages import LogChunk as Message
+from marketplace.jobsecrets import job_unseal
 from marketplace.models import Job, Listing, Rate
 from marketplace.services import job_place, listings_rank, log_append, rental_settle
 from providers.models import Machine, Provider
@@ -28,6 +29,8 @@ from tests.factories.marketplace import (
 from tests.marketplace.conftest import At
 
 pytestmark = pytest.mark.django_db
+
+PRIVATE = {"registry_username": "ravi", "registry_password": "hunter2"}
 
 SignedIn = Callable[[User], Client]
 MARKET_QUERIES = 8
@@ -107,6 +110,27 @@ class TestLaunch:
         assert (job.command, job.environment) == (["python", "-c", "print(1)"], {"A": "1", "B": "x=y"})
         assert (job.time_limit_s, job.disconnect_grace_s, job.max_rate_micro) == (3600, 1800, 1_000_000)
 
+    def test_a_private_images_login_is_taken_sealed_and_never_shown_again(
+        self, ravi: User, signed_in: SignedIn
+    ) -> None:
+        funded(ravi, 10_000_000)
+        login = {"registry_username": "ravi", "registry_password": " hunter2 "}
+        again = signed_in(ravi).post("/jobs/new/", FORM | login | {"gpu_count": "40"})
+        assert Job.objects.count() == 0
+        assert "hunter2" not in again.content.decode()
+        signed_in(ravi).post("/jobs/new/", FORM | login)
+        sealed = Job.objects.get().secrets
+        assert sealed is not None
+        assert job_unseal(bytes(sealed)).login == {
+            "registry": "docker.io",
+            "username": "ravi",
+            "password": " hunter2 ",
+        }
+
+    def test_the_form_says_what_becomes_of_a_login(self, ravi: User, signed_in: SignedIn) -> None:
+        page = signed_in(ravi).get("/jobs/new/").content.decode()
+        assert "used for that pull at that registry alone, and deleted when the job ends." in page
+
     def test_the_form_says_who_can_read_along(self, ravi: User, signed_in: SignedIn) -> None:
         page = signed_in(ravi).get("/jobs/new/").content.decode()
         assert "The owner of a machine can read what runs on it." in page
@@ -127,6 +151,8 @@ class TestLaunch:
             ({"command": "echo 'open"}, "command"),
             ({"environment": "no equals sign"}, "environment"),
             ({"environment": "LD_PRELOAD=x"}, "environment"),
+            ({"registry_username": "ravi"}, "registry_password"),
+            ({"registry_password": "hunter2"}, "registry_username"),
             ({"gpu_count": "40"}, "gpu_count"),
             ({"max_rate": "cheap"}, "max_rate"),
             ({"max_rate": "0"}, "max_rate"),
@@ -239,10 +265,11 @@ class TestPrivacy:
         assert told.listing.machine.name not in page
 
     def test_secrets_are_on_no_page(self, ravi: User, signed_in: SignedIn, at: At) -> None:
-        told = story(ravi, now=at(0), secrets={"HIDDEN_NAME": "hidden-value"})
+        told = story(ravi, now=at(0), secrets={"HIDDEN_NAME": "hidden-value"}, **PRIVATE)
         page = signed_in(ravi).get(f"/jobs/{told.job.pk}/").content.decode()
         assert "HIDDEN_NAME" not in page
         assert "hidden-value" not in page
+        assert "hunter2" not in page
 
 
 class TestProvider:

@@ -6,9 +6,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connection
 
 from accounts.models import Party, User
 from accounts.selectors import party_of
+from agent_protocol.messages import AttemptPlan
 from billing.selectors import balance_of
 from core.errors import Conflict, Denied, DomainError, InsufficientFunds, Invalid
 from marketplace.models import Job
@@ -106,6 +108,24 @@ def test_a_suspended_customer_starts_nothing(ravi: User) -> None:
     refused(Denied, ravi)
 
 
+PASSWORD = "correct-horse-4711"
+
+
+def rows_holding(secret: str) -> list[str]:
+    """Tables in which it stands, as text or as bytes."""
+    found = []
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names(cursor):
+            # The names come from the database itself.
+            cursor.execute(
+                f'SELECT count(*) FROM "{table}" AS t WHERE t::text LIKE %s OR t::text LIKE %s',
+                [f"%{secret}%", f"%{secret.encode().hex()}%"],
+            )
+            if cursor.fetchone()[0]:
+                found.append(table)
+    return found
+
+
 class TestSecrets:
     def test_they_are_sealed_go_to_the_machine_alone_and_vanish_with_the_job(self, ravi: User, at: At) -> None:
         told = story(ravi, now=at(0), environment={"OPEN": "1"}, secrets={"TOKEN": "s3cret-value"})
@@ -119,6 +139,41 @@ class TestSecrets:
         assert complete["body"]["environment"] == {"OPEN": "1", "TOKEN": "s3cret-value"}
         told.agent.end(told.attempt, at=at(20), elapsed=10)
         assert told.reload().job.secrets is None
+
+    def test_a_registrys_login_is_sealed_goes_to_the_machine_alone_and_vanishes_with_the_job(
+        self, ravi: User, at: At
+    ) -> None:
+        told = story(ravi, now=at(0), image="ghcr.io/ravi/x:1", registry_username="ravi", registry_password=PASSWORD)
+        assert rows_holding(PASSWORD) == []
+        body = told.agent.plan()[told.attempt.pk]
+        assert body["registry_login"] is None
+        item = {"kind": "attempt", "key": str(told.attempt.pk), "body": body}
+        (complete,) = plan_complete([item])
+        assert complete["body"]["registry_login"] == {
+            "registry": "ghcr.io",
+            "username": "ravi",
+            "password": PASSWORD,
+        }
+        assert complete["body"]["environment"] == {}
+        AttemptPlan.parse(complete["body"])
+        told.agent.end(told.attempt, at=at(20), elapsed=10)
+        assert told.reload().job.secrets is None
+        assert rows_holding(PASSWORD) == []
+        again = job_rerun(job=told.job, actor=ravi, now=at(30))
+        assert again.secrets is None
+
+    def test_a_login_is_bound_to_the_registry_of_the_image_whatever_its_short_name(self, ravi: User, at: At) -> None:
+        told = story(ravi, now=at(0), image="ravi/x", registry_username="ravi", registry_password=PASSWORD)
+        item = {"kind": "attempt", "key": str(told.attempt.pk), "body": told.agent.plan()[told.attempt.pk]}
+        (complete,) = plan_complete([item])
+        assert complete["body"]["registry_login"]["registry"] == "docker.io"
+
+    def test_a_stop_carries_no_login(self, ravi: User, at: At) -> None:
+        told = story(ravi, now=at(0), registry_username="ravi", registry_password=PASSWORD)
+        job_cancel(job=told.job, actor=ravi, now=at(5))
+        item = {"kind": "attempt", "key": str(told.attempt.pk), "body": told.agent.plan()[told.attempt.pk]}
+        (complete,) = plan_complete([item])
+        assert complete["body"]["registry_login"] is None
 
     def test_a_stop_carries_none(self, ravi: User, at: At) -> None:
         told = story(ravi, now=at(0), secrets={"TOKEN": "s3cret-value"})
