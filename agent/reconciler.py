@@ -164,6 +164,18 @@ class Reconciler:
             elif records[job.name].state == ENDED:
                 # An earlier agent was stopped between the end and the cleaning up.
                 self._context.runtime.release(job.name)
+        self._leftovers_remove()
+
+    def _leftovers_remove(self) -> None:
+        """Networks and volumes whose agent died between removing, or before making, the container they were for."""
+        for name in self._context.runtime.leftovers():
+            if name in self._benchmarks.names():
+                continue
+            with self._lock:
+                live = any(attempt.record.name == name and not attempt.ended for attempt in self._attempts.values())
+            if not live:
+                log.warning("what an earlier agent left is removed", extra={"job": name})
+                self._context.runtime.release(name)
 
     def _adopt(self, plan: AttemptPlan) -> bool:
         if plan.attempt_id in self._attempts:

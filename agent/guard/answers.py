@@ -75,6 +75,21 @@ def containers(answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def name_of(row: dict[str, Any]) -> str:
+    """Of a container, a volume or a network in a list."""
+    names = row.get("Names") or [row.get("Name")]
+    return str(names[0]).lstrip("/")
+
+
+def owned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Volumes or networks that are ours: names and labels."""
+    return [
+        {"Name": row["Name"], "Labels": row["Labels"]}
+        for row in rows
+        if is_ours(row.get("Labels"), str(row.get("Name")))
+    ]
+
+
 def disk_usage(answer: dict[str, Any]) -> dict[str, Any]:
     volumes = [
         {"Name": each["Name"], "UsageData": each.get("UsageData")}

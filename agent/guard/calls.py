@@ -13,15 +13,15 @@ from typing import Any
 from agent.confinement import JOB_NAME
 from agent.guard import answers
 from agent.guard.containers import container_check, image_name_check
-from agent.guard.engine import Answer, Engine
+from agent.guard.context import Context, Relay, Reply, Unanswered
+from agent.guard.engine import Answer
 from agent.guard.errors import Absent, NameTaken, Refused
 from agent.guard.fields import Exactly, Matching, Rule, Table
 from agent.guard.http import Request
+from agent.guard.listing import listed, room
 from agent.guard.logins import login_check
 from agent.guard.objects import network_check, volume_check
-from agent.guard.policy import Policy
 from agent.guard.strict import json_read, json_write
-from agent.guard.workspace import Workspaces
 
 # Between these the calls below mean the same. The engine is not spoken to in a later language than the guard knows.
 OLDEST, NEWEST = 41, 47
@@ -40,43 +40,6 @@ _REPOSITORY = Matching(re.compile(r"[a-z0-9][a-z0-9._:/-]{0,400}"), "registry/na
 _SIGNAL = Exactly(["SIGTERM", "SIGKILL"])
 _JOB = Matching(JOB_NAME, "gpunex-job-<job>-<number>")
 _FILTERS = Matching(re.compile(r".{0,2000}"), "a JSON object")
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A whole answer of the guard's."""
-
-    body: bytes
-    status: int = 200
-    content_type: str = "application/json"
-
-
-@dataclass(frozen=True)
-class Relay:
-    """An answer of the engine's, to be passed on as it comes."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    login: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
-class Context:
-    """One request, once its call is known. `query` holds checked values; `body` and `login` are what came."""
-
-    engine: Engine
-    policy: Policy
-    workspaces: Workspaces
-    prefix: str
-    version: int | None
-    query: dict[str, str]
-    name: str
-    body: bytes = field(repr=False)
-    login: str | None = field(default=None, repr=False)
-
-    def ask(self, method: str, path: str, **options: Any) -> Answer:
-        return self.engine.call(method, f"{self.prefix}{path}", **options)
 
 
 @dataclass(frozen=True)
@@ -192,21 +155,6 @@ def container_id(context: Context) -> tuple[str, Answer]:
     raise Unanswered(answer)
 
 
-class Unanswered(Exception):
-    """The engine refused a question of the guard's own; its answer is passed on."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.status)
-        self.answer = answer
-
-
-def _container_list(context: Context) -> Reply:
-    labels = answers.label_filters(json_read(context.query.get("filters", "{}").encode()))
-    filters = json_write({"label": labels}).decode()
-    answer = context.ask("GET", "/containers/json", query={"all": "1", "filters": filters})
-    return Reply(json_write(answers.containers(answer.json()))) if answer.good else _whole(answer)
-
-
 def _container_inspect(context: Context) -> Reply:
     _, answer = container_id(context)
     return _whole(answer)
@@ -222,7 +170,8 @@ def _container_create(context: Context) -> Reply:
     _owned(context, "volumes", name)
     if passed["HostConfig"]["NetworkMode"] == name:
         _owned(context, "networks", name)
-    return _whole(context.ask("POST", "/containers/create", query={"name": name}, body=passed))
+    with room(context, "containers", name):
+        return _whole(context.ask("POST", "/containers/create", query={"name": name}, body=passed))
 
 
 def _container_start(context: Context) -> Reply:
@@ -268,7 +217,8 @@ def _volume_create(context: Context) -> Reply:
     before = context.ask("GET", f"/volumes/{name}")
     if before.good and not answers.is_ours(before.json().get("Labels"), name):
         raise NameTaken(f"guard: a volume {name} of somebody else exists")
-    answer = context.ask("POST", "/volumes/create", body=body)
+    with room(context, "volumes", name):
+        answer = context.ask("POST", "/volumes/create", body=body)
     if answer.good:
         context.workspaces.own(context.prefix, name)
     return _whole(answer)
@@ -282,7 +232,8 @@ def _volume_remove(context: Context) -> Reply:
 
 def _network_create(context: Context) -> Reply:
     body = network_check(json_read(context.body), networks=context.policy.networks)
-    return _whole(context.ask("POST", "/networks/create", body=body))
+    with room(context, "networks", str(body["Name"])):
+        return _whole(context.ask("POST", "/networks/create", body=body))
 
 
 def _network_remove(context: Context) -> Reply:
@@ -318,7 +269,7 @@ CALLS: tuple[Call, ...] = (
     _call(
         "GET",
         "/containers/json",
-        _container_list,
+        lambda context: listed(context, "containers"),
         query={"all": _TRUTH, "limit": Exactly(["-1"]), "size": _NO, "trunc_cmd": _NO, "filters": _FILTERS},
     ),
     _call(
@@ -351,8 +302,10 @@ CALLS: tuple[Call, ...] = (
         query={"v": _YES, "force": _YES, "link": _NO},
         required={"v"},
     ),
+    _call("GET", "/volumes", lambda context: listed(context, "volumes"), query={"filters": _FILTERS}),
     _call("POST", "/volumes/create", _volume_create, body_bytes=_SMALL_BODY),
     _call("DELETE", f"/volumes/{_NAME}", _volume_remove, query={"force": _YES}),
+    _call("GET", "/networks", lambda context: listed(context, "networks"), query={"filters": _FILTERS}),
     _call("POST", "/networks/create", _network_create, body_bytes=_SMALL_BODY),
     _call("DELETE", f"/networks/{_NAME}", _network_remove),
 )

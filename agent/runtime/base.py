@@ -133,5 +133,8 @@ class JobRuntime(Protocol):
     def found(self) -> list[FoundJob]:
         """Every job on this host that carries this machine's mark."""
 
+    def leftovers(self) -> list[str]:
+        """Names of this machine's jobs of which something is here, but no job: what was left half removed, or half made."""
+
     def close(self) -> None:
         """Let go of the engine; jobs go on running."""

@@ -319,7 +319,7 @@ class DockerRuntime:
         for remove in (
             lambda: self._container_remove(name),
             lambda: self._api.remove_volume(name, force=True),
-            lambda: self._network == "none" or self._api.remove_network(name),
+            lambda: self._api.remove_network(name),
         ):
             try:
                 remove()
@@ -343,8 +343,17 @@ class DockerRuntime:
             names = [name.lstrip("/") for name in container["Names"] if name.count("/") == 1]
             attempt_id = (container.get("Labels") or {}).get(LABEL_ATTEMPT)
             jobs += [FoundJob(name=name, attempt_id=attempt_id) for name in names[:1]]
-        probes = set() if self._egress is None else self._egress.names
-        return [job for job in jobs if job.name not in probes]
+        return [job for job in jobs if job.name not in self._probes()]
+
+    def leftovers(self) -> list[str]:
+        mine = {"label": f"{LABEL_MACHINE}={self._machine_id}"}
+        volumes = called(self._api.volumes, filters=mine).get("Volumes") or []
+        names = {each["Name"] for each in [*volumes, *called(self._api.networks, filters=mine)]}
+        # Looked for afterwards: what was made meanwhile has its container's name in the agent's records.
+        return sorted(names - {job.name for job in self.found()} - self._probes())
+
+    def _probes(self) -> set[str]:
+        return set() if self._egress is None else set(self._egress.names)
 
     def close(self) -> None:
         self._engine.close()

@@ -206,6 +206,10 @@ class ProcessRuntime:
             jobs.append(FoundJob(name=folder.name, attempt_id=marker.read_text() if marker.exists() else None))
         return jobs
 
+    def leftovers(self) -> list[str]:
+        """A job's folder goes last and at once."""
+        return []
+
     def close(self) -> None:
         """Nothing is held: supervisors become children of init."""
 

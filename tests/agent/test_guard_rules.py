@@ -36,8 +36,10 @@ class RecordingEngine(Engine):
         self.created: list[dict[str, Any]] = []
 
     def call(self, method: str, path: str, *, body: Any = None, **_options: Any) -> Answer:
-        answer: dict[str, Any] = {"Id": "0" * 64}
-        if "/images/" in path:
+        answer: Any = {"Id": "0" * 64}
+        if path.endswith(("/containers/json", "/networks", "/volumes")) and method == "GET":
+            answer = {"Volumes": []} if path.endswith("/volumes") else []
+        elif "/images/" in path:
             volumes = {"/declared": {}}
             answer["Config"] = {"Env": IMAGE_ENVIRONMENT, "Volumes": volumes, "Labels": {"traefik.enable": "true"}}
         elif method == "GET":
