@@ -36,5 +36,5 @@ os.environ.update(test_services.environment(SERVICES))
 def pytest_sessionfinish() -> None:
     if _server is not None:
         _server.terminate()
-        _server.wait(20)
+        _server.wait(60)
         os.environ.pop("GPUNEX_TEST_SERVICES", None)

@@ -107,7 +107,7 @@ class DockerEngine:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         assert self.process is not None
         self.process.send_signal(number)
-        self.process.wait(20)
+        self.process.wait(60)
         # The engine's private containerd ends with it; a leftover of its number would be believed to be alive.
         (self.folder / "exec" / "containerd" / "containerd.pid").unlink(missing_ok=True)
 

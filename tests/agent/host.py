@@ -81,14 +81,14 @@ class AgentHost:
     def terminate(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(10)
+        return self.process.wait(60)
 
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
-    def exit_code(self, timeout_s: float = 15.0) -> int:
+    def exit_code(self, timeout_s: float = 60.0) -> int:
         assert self.process is not None
         return self.process.wait(timeout_s)
 
@@ -131,7 +131,7 @@ def running(platform: Any, body: dict[str, Any]) -> None:
     eventually(lambda: platform.state(body["attempt_id"]) == "running", "the attempt runs")
 
 
-def ended(platform: Any, body: dict[str, Any], timeout_s: float = 15.0) -> dict[str, Any]:
+def ended(platform: Any, body: dict[str, Any], timeout_s: float = 60.0) -> dict[str, Any]:
     """The report of the end, once the log is final too."""
     found = eventually(lambda: platform.ends(body["attempt_id"]), "the end is reported", timeout_s)
     eventually(lambda: body["attempt_id"] in platform.log_final, "the log is final", timeout_s)

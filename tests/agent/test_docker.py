@@ -94,7 +94,7 @@ def test_the_sandbox_holds_seen_from_inside(
 def test_gpus_are_ordered_by_uuid_and_everything_else_is_tight(
     platform: FakePlatform, docker_host: AgentHost, engine: DockerEngine, registry: FakeRegistry
 ) -> None:
-    body = job(registry, "env; sleep 60", gpu_uuids=[GPU_A])
+    body = job(registry, "env; sleep 600", gpu_uuids=[GPU_A])
     platform.plan_put("attempt", body)
     docker_host.start()
     running(platform, body)
@@ -176,7 +176,7 @@ def test_a_command_that_does_not_exist_is_the_customers(
 def test_creating_twice_adopts_and_a_strangers_name_is_refused(
     docker_runtime: DockerRuntime, engine: DockerEngine, registry: FakeRegistry, tmp_path: Path
 ) -> None:
-    wanted = order(job(registry, "sleep 60"))
+    wanted = order(job(registry, "sleep 600"))
     image = docker_runtime.prepare(wanted, lambda: False)
     docker_runtime.start(wanted, image)
     client = engine.client()
@@ -260,7 +260,7 @@ def test_a_job_beyond_its_memory_is_the_customers(
 def test_a_job_killed_from_outside_is_nobodys_fault_yet(
     platform: FakePlatform, docker_host: AgentHost, engine: DockerEngine, registry: FakeRegistry
 ) -> None:
-    body = job(registry, "sleep 60")
+    body = job(registry, "sleep 600")
     platform.plan_put("attempt", body)
     docker_host.start()
     running(platform, body)
@@ -286,7 +286,7 @@ def test_output_beyond_the_limit_is_cut_with_a_mark(
 def test_an_orphan_container_is_removed_and_a_strangers_is_not(
     platform: FakePlatform, docker_host: AgentHost, engine: DockerEngine, registry: FakeRegistry
 ) -> None:
-    body = job(registry, "sleep 60")
+    body = job(registry, "sleep 600")
     platform.plan_put("attempt", body)
     docker_host.start()
     running(platform, body)
@@ -294,7 +294,7 @@ def test_an_orphan_container_is_removed_and_a_strangers_is_not(
     docker_host.sql("DELETE FROM attempt")
     platform.plan_remove(body["attempt_id"])
     client = engine.client()
-    stranger = client.containers.create(f"{registry.name}/busybox:1", ["sleep", "60"], network_mode="none")
+    stranger = client.containers.create(f"{registry.name}/busybox:1", ["sleep", "600"], network_mode="none")
     docker_host.start()
     eventually(lambda: platform.events_of("orphan"), "the orphan is reported")
     assert [each.id for each in client.containers.list(all=True)] == [stranger.id]
@@ -339,7 +339,7 @@ def test_a_job_survives_an_engine_restart_with_live_restore(
     eventually(lambda: b"line 10 " in platform.log(body["attempt_id"]), "some output")
     engine.stop()
     engine.start()
-    report = ended(platform, body, timeout_s=20)
+    report = ended(platform, body)
     assert (report["exit_code"], report["reason"]) == (7, "nonzero_exit")
     # The engine itself may lose lines while it is away; what it has arrives once and in order.
     numbers = [line for line in platform.log(body["attempt_id"]).splitlines() if line.startswith(b"line ")]

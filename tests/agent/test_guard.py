@@ -99,7 +99,7 @@ def scene(engine: DockerEngine, registry: FakeRegistry) -> Scene:
     assert status == 200
     image = f"{registry.name}/busybox@{registry.digest}"
     order = order_of(attempt_body("echo ready; sleep 3600", gpu_uuids=[]))
-    spare, other = (order_of(attempt_body("sleep 60", gpu_uuids=[], environment={"SEED": "7"})) for _ in range(2))
+    spare, other = (order_of(attempt_body("sleep 600", gpu_uuids=[], environment={"SEED": "7"})) for _ in range(2))
     body = create_body(order, image)
     client = engine.client()
     stranger = client.containers.create(image, ["sleep", "3600"], name="stranger", network_mode="none")

@@ -7,7 +7,7 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 
-def eventually(condition: Callable[[], Found], what: str, timeout_s: float = 15.0, *, every_s: float = 0.02) -> Found:
+def eventually(condition: Callable[[], Found], what: str, timeout_s: float = 60.0, *, every_s: float = 0.02) -> Found:
     """The condition's first true value. Fails naming what did not happen. `every_s`: seconds between two looks."""
     deadline = time.monotonic() + timeout_s
     while True:

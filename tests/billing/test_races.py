@@ -43,7 +43,7 @@ def at_once(work: Callable[[int], T], count: int = TEN) -> list[T]:
 
     def run(number: int) -> T:
         try:
-            gate.wait(10)
+            gate.wait(60)
             return work(number)
         finally:
             connection.close()
@@ -61,7 +61,7 @@ def test_ten_holds_for_the_last_cent_the_race(committed_db: str, customer: Party
     def hold(_: int) -> bool:
         seen = Account.objects.get(pk=account.pk)
         enough = seen.balance - seen.held >= 60
-        all_have_read.wait(10)
+        all_have_read.wait(60)
         if enough:
             with connection.cursor() as cursor:
                 cursor.execute("UPDATE billing_account SET held = held + 60 WHERE id = %s", [account.pk])
@@ -177,13 +177,13 @@ def test_a_cancel_waits_for_an_attempt_under_way_and_is_then_refused(
                     hot_wallet="h",
                 )
                 inserted.set()
-                cancelling.wait(10)
+                cancelling.wait(60)
         finally:
             connection.close()
 
     def cancel() -> str:
         try:
-            inserted.wait(10)
+            inserted.wait(60)
             with connection.cursor() as cursor:
                 cursor.execute("SET lock_timeout = '200ms'")
                 with pytest.raises(Exception, match="lock timeout"):

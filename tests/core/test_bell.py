@@ -42,7 +42,7 @@ def test_a_ticket_of_another_installation_opens_nothing() -> None:
 def listen(channel: str):  # type: ignore[no-untyped-def]
     listener = valkey().pubsub(ignore_subscribe_messages=True)
     listener.subscribe(CHANNEL_PREFIX + channel)
-    listener.get_message(timeout=2)  # the subscription's own confirmation
+    listener.get_message(timeout=60)  # the subscription's own confirmation
     return listener
 
 
@@ -54,7 +54,7 @@ def test_a_ring_is_heard_after_commit_only(django_capture_on_commit_callbacks) -
     assert listener.get_message(timeout=0.05) is None
     for call in rings:
         call()
-    heard = listener.get_message(timeout=2)
+    heard = listener.get_message(timeout=60)
     listener.close()
     assert heard is not None
     assert heard["data"] == "ring"

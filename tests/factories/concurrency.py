@@ -18,7 +18,7 @@ def together(count: int, verb: Callable[[int], Any]) -> list[Any]:
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT 1")  # connected before the race begins
-            barrier.wait(timeout=30)
+            barrier.wait(timeout=60)
             results[number] = verb(number)
         except Exception as error:
             results[number] = error

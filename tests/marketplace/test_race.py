@@ -45,7 +45,7 @@ def test_without_the_guard_several_get_the_same_gpu(crowd: tuple[Listing, list[J
 
     def look_then_take(_number: int) -> bool:
         free = not GpuClaim.objects.filter(gpu=gpu, live=True).exists()
-        looked.wait(timeout=30)
+        looked.wait(timeout=60)
         if free:
             GpuClaim.objects.create(gpu=gpu, kind="job", holder=uuid7(), claimed_at=now)
         return free

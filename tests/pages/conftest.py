@@ -25,7 +25,7 @@ from tests import conftest as databases
 
 CHROMIUM = Path("/usr/bin/chromium")
 PHONE, DESKTOP = {"width": 360, "height": 780}, {"width": 1360, "height": 900}
-START_SECONDS = 30
+START_SECONDS = 120
 
 # Playwright's synchronous API keeps an event loop in this thread; our use of the ORM beside it is sequential.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
@@ -82,7 +82,7 @@ def site(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest
             yield Site(f"http://127.0.0.1:{port}", name)
         finally:
             server.terminate()
-            server.wait(10)
+            server.wait(60)
             connections.close_all()
             databases._point_at(before)
     databases.drop_database(name)

@@ -116,7 +116,7 @@ def _threads(count: int, work: Any) -> list[Any]:
 
     def run(number: int) -> Any:
         try:
-            gate.wait(10)
+            gate.wait(60)
             return work(number)
         except Conflict as error:
             return error.code
@@ -137,7 +137,7 @@ def test_four_claimants_of_overlapping_sets(committed_db: str) -> None:
     def without_the_guard(_number: int) -> str:
         """The control: look whether it is free, then take it, as one would without a claim that is a law."""
         free = not GpuClaim.objects.filter(gpu=gpus[0], live=True).exists()
-        gate.wait(10)
+        gate.wait(60)
         return "taken" if free else "gpu_taken"
 
     assert _threads(4, without_the_guard) == ["taken"] * 4

@@ -239,7 +239,7 @@ def _in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
 
     def run(number: int) -> Any:
         try:
-            gate.wait(10)
+            gate.wait(60)
             return work(number)
         except DomainError as error:
             return error.code
@@ -258,7 +258,7 @@ def test_four_hosts_share_one_use(committed_db: str) -> None:
     def without_the_lock(_number: int) -> str:
         """The control: read how many are left, then take one, as if nobody else were there."""
         row = EnrolmentToken.objects.get(revoked_at__isnull=True)
-        gate.wait(10)
+        gate.wait(60)
         if row.uses_left < 1:
             return "token_used_up"
         EnrolmentToken.objects.filter(pk=row.pk).update(uses_left=row.uses_left - 1)

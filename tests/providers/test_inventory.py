@@ -174,7 +174,7 @@ def test_two_machines_that_report_one_card_at_once(committed_db: str) -> None:
 
     def run(machine: Machine, without_the_lock: bool) -> str:
         try:
-            gate.wait(10)
+            gate.wait(60)
             if without_the_lock:
                 return _insert_if_nobody_has_it(machine, gate)
             record(machine, gpu_report(uuid="GPU-a"))
@@ -192,7 +192,7 @@ def test_two_machines_that_report_one_card_at_once(committed_db: str) -> None:
 
 def _insert_if_nobody_has_it(machine: Machine, gate: Barrier) -> str:
     free = not Gpu.objects.filter(uuid="GPU-control").exists()
-    gate.wait(10)
+    gate.wait(60)
     assert free
     try:
         with transaction.atomic():

@@ -171,7 +171,7 @@ def signed_at_once(bench, each):
     for worker in workers:
         worker.start()
     start.set()
-    signed = sum(results.get(timeout=20) for _ in workers)
+    signed = sum(results.get(timeout=60) for _ in workers)
     for worker in workers:
         worker.join()
     return signed
@@ -180,7 +180,7 @@ def signed_at_once(bench, each):
 def test_without_the_lock_processes_overrun_the_cap(tmp_path, monkeypatch):
     """The control: all have looked before any has written."""
     bench = Bench(tmp_path, day_micro=100 * USDC)
-    looked, check = multiprocessing.get_context("fork").Barrier(4, timeout=20), SigningJournal._check
+    looked, check = multiprocessing.get_context("fork").Barrier(4, timeout=60), SigningJournal._check
 
     def check_and_wait(journal, entry):
         check(journal, entry)

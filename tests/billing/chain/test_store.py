@@ -253,7 +253,7 @@ def test_the_program_starts_stops_and_goes_on(data_folder, number):
                     assert process.poll() is None
                 height = rpc.block_height(commitment="processed")
             process.send_signal(number)
-            code = process.wait(10)
+            code = process.wait(60)
         finally:
             process.kill()
             process.communicate()
@@ -276,6 +276,6 @@ def test_a_port_that_is_taken_is_said_so(data_folder):
             "--port",
             port,
         ]
-        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stdout) == (1, "")
     assert "in use" in result.stderr

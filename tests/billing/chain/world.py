@@ -29,7 +29,7 @@ from billing.chain.transactions import (
 
 USDC = 1_000_000
 LIMIT_MICRO = 5_000 * USDC
-CLIENT_TIMEOUT_SECONDS = 5.0
+CLIENT_TIMEOUT_SECONDS = 60.0
 
 
 class World:
