@@ -2,6 +2,7 @@
 # Bash 3.2 and a bare machine must be able to read this file.
 
 export GPUNEX_CALLER=$PWD # relative paths on the command line mean this folder
+unset PYTHONDONTWRITEBYTECODE # dozens of processes would each compile all of Django again: seconds of processor time each
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 

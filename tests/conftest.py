@@ -93,7 +93,8 @@ def worker_id(request: pytest.FixtureRequest) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What must stay together on one worker begins first: the longest of it would else be waited for at the end."""
+    """What must stay together on one worker begins first: the longest of it would else be waited for at the end. The groups
+    are few, so that tests which only wait run beside these, which keep a core busy."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 

@@ -13,7 +13,7 @@ from tests.agent.registry import FakeRegistry
 from tests.e2e.market import GatedJob, Market, seen_from_inside
 from tests.e2e.running import Started, data_folder, left_running
 
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("docker")]
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("running")]
 
 IMAGE = "busybox:1"
 

@@ -23,7 +23,7 @@ from reliability.states import OFFLINE_SECONDS
 from tests.e2e.market import ADAS_L4, ELSEWHERE, STEP_SECONDS, GatedJob, Market, seen_from_inside, wait
 from tests.e2e.running import Started, children, data_folder
 
-pytestmark = pytest.mark.xdist_group("faults")
+pytestmark = pytest.mark.xdist_group("running")
 
 GRACE_SECONDS = 300
 

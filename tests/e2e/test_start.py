@@ -111,7 +111,7 @@ def _only_jobs(running: list[str], jobs: list[GatedJob]) -> bool:
     return all("/jobs/gpunex-job-" in line for line in running)
 
 
-@pytest.mark.xdist_group("start-empty")
+@pytest.mark.xdist_group("start")
 def test_an_empty_marketplace_starts_with_an_operator_alone() -> None:
     with data_folder() as empty:
         started = Started(empty, free_port(), "--no-demo")
