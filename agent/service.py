@@ -59,7 +59,7 @@ def serve(settings: Settings, stop: threading.Event) -> ExitCode:
             for alarm in (outbox_alarm, log_alarm, sync_alarm):
                 alarm.ring()
 
-        leases = GpuLeases(probe.busy)
+        leases = GpuLeases(watch.busy)
         contact = Contact(store)
         runner = benchmark_make(settings, client, runtime, identity.machine_id)
         benchmarks = BenchmarkManager(runner, store, leases, watch, changed, stop)

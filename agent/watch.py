@@ -23,6 +23,9 @@ STALE_S = 45.0
 DISK_LOW_BYTES = 5 * 2**30
 DISK_LOW_SHARE = 0.05
 
+# An idle card's driver keeps some hundred MiB at most; a twentieth of the memory is more than that on every card.
+MEMORY_HELD_SHARE = 0.05
+
 log = logging.getLogger("agent.watch")
 
 
@@ -44,9 +47,19 @@ class HostWatch:
         self._runtime_degraded: tuple[str, ...] = ()
         # GPU UUID to when its last hardware fault was seen, and which reason it gives a job that ends after it.
         self._faults: dict[str, tuple[float, str]] = {}
+        self._in_use: frozenset[str] = frozenset()
+        # GPUs whose job has ended, until a look finds their memory free.
+        self._used: set[str] = set()
 
     def runtime_set(self, runtime: JobRuntime) -> None:
         self._runtime = runtime
+
+    def busy(self, uuids: frozenset[str]) -> None:
+        """Which GPUs are somebody's from now on."""
+        with self._lock:
+            self._used = (self._used | self._in_use) - uuids
+            self._in_use = uuids
+        self._probe.busy(uuids)
 
     def look(self) -> None:
         """Read everything once. Callers take turns: there is one conversation with the driver."""
@@ -78,6 +91,7 @@ class HostWatch:
             before = self._state()
             self._reading, self._read_at, self._host, self._engine_down = reading, boot_seconds(), host, engine_down
             self._faults_note(reading)
+            self._memory_note()
             self._runtime_degraded = runtime_degraded
             changed = self._state() != before
         if changed:
@@ -114,6 +128,29 @@ class HostWatch:
             degraded.extend(self._runtime_degraded)
             telemetry = () if stale else self._reading.telemetry
             return replace(self._reading, telemetry=telemetry, degraded=tuple(degraded))
+
+    def memory_held(self, uuids: tuple[str, ...]) -> list[str]:
+        """Those of which the last look found memory in use. What a card does not say proves nothing, and simulated ones
+        say what their job would use."""
+        with self._lock:
+            return (
+                []
+                if self._probe.simulated
+                else [uuid for uuid in uuids if self._memory_share(uuid) > MEMORY_HELD_SHARE]
+            )
+
+    def _memory_share(self, uuid: str) -> float:
+        total = next((gpu.memory_bytes for gpu in self._reading.gpus if gpu.uuid == uuid), None)
+        used = next((each.memory_used_bytes for each in self._reading.telemetry if each.uuid == uuid), None)
+        return 0.0 if total is None or used is None else used / total
+
+    def _memory_note(self) -> None:
+        """What was not given back is told with the reading; what is free is forgotten."""
+        self._used = {uuid for uuid in self._used if self._memory_share(uuid) > MEMORY_HELD_SHARE}
+        telemetry = (
+            replace(each, held_after_job=True) if each.uuid in self._used else each for each in self._reading.telemetry
+        )
+        self._reading = replace(self._reading, telemetry=tuple(telemetry))
 
     def gpu_present(self, uuid: str) -> bool:
         with self._lock:

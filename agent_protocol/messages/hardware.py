@@ -92,7 +92,11 @@ class Inventory(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class GpuTelemetry(Message):
-    """One reading of one card, as light as it can be. `throttle_reasons`: empty is "none", null "could not be read"."""
+    """One reading of one card, as light as it can be. `throttle_reasons`: empty is "none", null "could not be read".
+
+    `held_after_job`: true when memory of the card is still in use though the last job on it has ended; null when there is
+    nothing to say.
+    """
 
     uuid: str = gpu_uuid()
     utilization_percent: float | None = optional_number(0, 100)
@@ -103,6 +107,7 @@ class GpuTelemetry(Message):
     memory_clock_mhz: int | None = optional_integer(0, 100_000)
     foreign_processes: int | None = optional_integer(0, 100_000)
     throttle_reasons: tuple[str, ...] | None = wire(Nullable(ListOf(Choice(THROTTLE_REASONS), 16)))
+    held_after_job: bool | None = optional_boolean()
 
 
 def inventory_digest(inventory: Inventory) -> str:

@@ -129,6 +129,7 @@ SYNC_REQUEST: dict[str, Any] = {
             "memory_clock_mhz": None,
             "foreign_processes": 0,
             "throttle_reasons": ["gpu_idle"],
+            "held_after_job": None,
         }
     ],
     "attempts": [

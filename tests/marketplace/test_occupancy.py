@@ -64,6 +64,21 @@ def held(listing: Listing, share: float) -> dict[str, object]:
     return {"memory_used_bytes": int(share * (cards(listing)[0].memory_bytes or 0))}
 
 
+def test_memory_that_a_job_left_behind_takes_the_card_off_at_once(listing: Listing) -> None:
+    """Its agent looked after the end: neither the two other readings nor the time after a job are waited for."""
+    first, _second = cards(listing)
+    holder, end = uuid7(), T0 + timedelta(seconds=55)
+    gpus_claim(gpu_ids=[first.pk], kind="job", holder=holder, now=T0)
+    gpus_release(holder=holder, now=end)
+    say(listing, 1, **held(listing, 0.3), held_after_job=True)
+    assert listing.gpus_total == 1
+    assert {gpu: row.reason for gpu, row in occupied_of([first.pk]).items()} == {first.pk: "memory_held"}
+    say(listing, 2, **held(listing, 0.3), held_after_job=True)
+    assert (listing.gpus_total, listing.gpus_free) == (1, 1)
+    say(listing, 3)
+    assert listing.gpus_total == 2
+
+
 @pytest.mark.parametrize(("share", "processes", "reason"), [(0.06, 0, "memory_held"), (0.0, 2, "foreign_process")])
 def test_three_readings_take_the_card_off_and_one_free_one_puts_it_back(
     listing: Listing, share: float, processes: int, reason: str
