@@ -42,6 +42,12 @@ class EarningLinesAddUp(_Books):
     name = "billing.earning_lines"
 
 
+class CheckpointsAddUp(_Books):
+    """A house account's last checkpoint is the sum of its postings up to there."""
+
+    name = "billing.checkpoints"
+
+
 class DepositsArePosted(_Books):
     """A deposit is posted with exactly what arrived."""
 

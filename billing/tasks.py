@@ -51,3 +51,8 @@ def treasury_read() -> int:
 def books_check() -> str | None:
     """The verifier's say over payouts: what it finds freezes them."""
     return services.books_check(now=clock.now())
+
+
+@shared_task(name="billing.checkpoints_take", queue="sweep")
+def checkpoints_take() -> int:
+    return services.checkpoints_take(now=clock.now())

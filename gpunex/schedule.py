@@ -23,6 +23,7 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     "deposits": every("billing.deposits_read", 5.0, "money"),
     "treasury": every("billing.treasury_read", MINUTE, "money"),
     "books": every("billing.books_check", 15 * MINUTE, "money"),
+    "checkpoints": every("billing.checkpoints_take", HOUR),
     "earnings": every("billing.earnings_mature", 5.0 if DEMO else MINUTE, "default"),
     # Every day is somebody's pay day; the run of a period is planned once, whoever asks how often.
     "payouts": every("billing.payouts_run", 10 * MINUTE, "money"),

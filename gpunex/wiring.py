@@ -36,6 +36,7 @@ INVARIANTS: list[str] = [
     "billing.invariants.HeldIsOpenHolds",
     "billing.invariants.PayoutsArePosted",
     "billing.invariants.EarningLinesAddUp",
+    "billing.invariants.CheckpointsAddUp",
     "billing.invariants.DepositsArePosted",
     "billing.invariants.TreasuryIsOnChain",
     "marketplace.invariants.AttemptsHoldTheirGpus",

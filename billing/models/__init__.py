@@ -2,7 +2,7 @@ from billing.models.account import SOL, USDC, Account
 from billing.models.deposit import Deposit, DepositIntent, ReaderCursor
 from billing.models.destination import Destination, DestinationChallenge, Rail
 from billing.models.hold import Hold
-from billing.models.ledger import CreditedUsage, EarningLine, Posting, Transfer
+from billing.models.ledger import BalanceCheckpoint, CreditedUsage, EarningLine, Posting, PostingFence, Transfer
 from billing.models.payout import Cycle, Payout, PayoutApproval, PayoutAttempt, PayoutCycle, PayoutRun, PayoutSwitch
 from billing.models.policy import FeeRate, PolicyRow
 
@@ -10,6 +10,7 @@ __all__ = [
     "SOL",
     "USDC",
     "Account",
+    "BalanceCheckpoint",
     "CreditedUsage",
     "Cycle",
     "Deposit",
@@ -27,6 +28,7 @@ __all__ = [
     "PayoutSwitch",
     "PolicyRow",
     "Posting",
+    "PostingFence",
     "Rail",
     "ReaderCursor",
     "Transfer",

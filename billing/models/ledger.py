@@ -70,6 +70,41 @@ class Posting(models.Model):
         return f"{self.account_id}: {self.amount:+d}"
 
 
+class PostingFence(models.Model):
+    """ "Up to this posting": passed once every transaction that may still write an earlier one has ended.
+
+    Ids are handed out in order but committed in any: the largest one that is visible says nothing about those before it.
+    Whoever holds an id up to ``posting_id`` got its transaction's number before this row got ``written_in``, so nothing is
+    missing any more when all transactions up to ``written_in`` have ended.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    posting_id = models.BigIntegerField()
+    written_in = models.BigIntegerField(
+        db_default=Cast(Cast(CurrentTransaction(), models.TextField()), models.BigIntegerField()), editable=False
+    )
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"up to posting {self.posting_id}"
+
+
+class BalanceCheckpoint(models.Model):
+    """What the postings of a house account add up to, up to a posting. The balance is this plus the postings after it."""
+
+    id = models.BigAutoField(primary_key=True)
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="checkpoints", db_index=False)
+    posting_id = models.BigIntegerField()
+    balance = models.BigIntegerField()
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["account", "posting_id"], name="billing_checkpoint_once")]
+
+    def __str__(self) -> str:
+        return f"{self.account_id}: {self.balance:+d} up to posting {self.posting_id}"
+
+
 class EarningLine(models.Model):
     """What one GPU earned by one transfer, after the fee (negative when a service credit takes it back).
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from django.db.models import Sum
 
 from accounts.models import Party
-from billing.models import USDC, Account, EarningLine, Posting
+from billing.models import USDC, Account, BalanceCheckpoint, EarningLine, Posting
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,14 @@ def pending_of(party: Party) -> int:
 
 
 def house_balance(kind: str, asset: str = USDC) -> int:
-    """The sum of a house account's postings: it has no live balance."""
-    postings = Posting.objects.filter(account__owner__isnull=True, account__kind=kind, account__asset=asset)
-    return int(postings.aggregate(total=Sum("amount"))["total"] or 0)
+    """A house account's balance: its last checkpoint and the postings since. It has no live balance."""
+    account = Account.objects.filter(owner__isnull=True, kind=kind, asset=asset).first()
+    if account is None:
+        return 0
+    last = BalanceCheckpoint.objects.filter(account=account).order_by("-posting_id").first()
+    known, since = (0, 0) if last is None else (last.balance, last.posting_id)
+    postings = Posting.objects.filter(account=account, id__gt=since)
+    return known + int(postings.aggregate(total=Sum("amount"))["total"] or 0)
 
 
 def _live(party: Party, kind: str) -> int:

@@ -57,6 +57,13 @@ LEFT JOIN (SELECT provider_id, sum(amount_micro) AS total FROM billing_earningli
            GROUP BY provider_id) l ON l.provider_id = a.owner_id
 WHERE a.kind = 'provider_pending' AND coalesce(p.total, 0) <> coalesce(l.total, 0)
 """
+_CHECKPOINTS = """
+SELECT a.kind, a.asset, c.posting_id, c.balance, coalesce(p.total, 0) FROM billing_account a
+CROSS JOIN LATERAL (SELECT posting_id, balance FROM billing_balancecheckpoint WHERE account_id = a.id
+    ORDER BY posting_id DESC LIMIT 1) c
+CROSS JOIN LATERAL (SELECT sum(amount) AS total FROM billing_posting WHERE account_id = a.id AND id <= c.posting_id) p
+WHERE c.balance <> coalesce(p.total, 0)
+"""
 _DEPOSITS = """
 SELECT d.signature, d.amount_micro, p.total FROM billing_deposit d
 LEFT JOIN LATERAL (
@@ -113,6 +120,13 @@ def lines_drifted() -> list[Finding]:
     ]
 
 
+def checkpoints_drifted() -> list[Finding]:
+    return [
+        (f"account {kind} {asset}", f"checkpoint {balance} up to posting {posting}, its postings add up to {total}")
+        for kind, asset, posting, balance, total in _rows(_CHECKPOINTS)
+    ]
+
+
 def deposits_drifted() -> list[Finding]:
     return [
         (f"deposit {signature}", f"arrived {amount}, posted {total}") for signature, amount, total in _rows(_DEPOSITS)
@@ -125,6 +139,7 @@ CHECKS: dict[str, Callable[[], list[Finding]]] = {
     "billing.holds": holds_drifted,
     "billing.payouts": payouts_drifted,
     "billing.earning_lines": lines_drifted,
+    "billing.checkpoints": checkpoints_drifted,
     "billing.deposits": deposits_drifted,
 }
 

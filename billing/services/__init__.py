@@ -3,6 +3,7 @@ from billing.services.destinations import destination_challenge, destination_pro
 from billing.services.earnings import earnings_mature
 from billing.services.holds import hold_extend, hold_place, hold_release
 from billing.services.ledger.accounts import account_open
+from billing.services.ledger.checkpoints import checkpoints_take
 from billing.services.ledger.credits import service_credit_post
 from billing.services.ledger.transfers import SourceTaken, transfer_post, transfers_post_many
 from billing.services.ledger.usage import EarningInput, UsageAnswer, UsageInput, usage_post, usage_post_many
@@ -24,6 +25,7 @@ __all__ = [
     "UsageInput",
     "account_open",
     "books_check",
+    "checkpoints_take",
     "deposit_intent_open",
     "deposit_link",
     "deposits_read",
