@@ -36,7 +36,7 @@ from agent.runtime.base import (
     Observation,
     RuntimeRefused,
 )
-from agent.runtime.docker_answers import engine_away, event_action, has_component, instant
+from agent.runtime.docker_answers import engine_away, event_action, has_component, instant, lines_mended
 from agent.runtime.docker_errors import called, create_refused
 from agent.runtime.docker_images import image_present, image_pull
 from agent.runtime.egress import EgressProbe
@@ -369,6 +369,6 @@ class DockerRuntime:
 
     def _log_stream(self, name: str) -> Iterator[bytes]:
         try:
-            yield from self._api.logs(name, stdout=True, stderr=True, stream=True, follow=True)
+            yield from lines_mended(self._api.logs(name, stdout=True, stderr=True, stream=True, follow=True))
         except (requests.RequestException, urllib3.exceptions.HTTPError, DockerException, OSError) as error:
             raise EngineUnavailable(type(error).__name__) from None

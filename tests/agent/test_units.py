@@ -12,6 +12,7 @@ from agent.errors import AgentError
 from agent.hostcheck import engine_name
 from agent.leases import GpuLeases
 from agent.pacing import Alarm, Backoff, spread
+from agent.runtime.docker_answers import LINE_PART_BYTES, lines_mended
 from agent.runtime.docker_errors import pull_refused
 from agent.state import StateStore
 from agent_protocol.version import AGENT_VERSION
@@ -141,6 +142,27 @@ def test_gpus_are_taken_all_or_none() -> None:
 )
 def test_a_failed_pull_has_an_owner(text: str, status: int | None, reason: str) -> None:
     assert pull_refused(text, status, repository="x/toomanyrequests").reason == reason
+
+
+FULL = b"x" * LINE_PART_BYTES
+
+
+@pytest.mark.parametrize(
+    ("parts", "mended"),
+    [
+        ([b"a\n", b"b\n"], b"a\nb\n"),
+        ([FULL, b"end", b"next\n"], FULL + b"end\nnext\n"),
+        ([FULL, FULL, b"end", FULL, b"end", b"x\n"], FULL * 2 + b"end\n" + FULL + b"end\nx\n"),
+        # As engines that lose nothing tell it, and where the log ends without a break.
+        ([FULL, b"end\n", b"next\n"], FULL + b"end\nnext\n"),
+        ([FULL, b"end"], FULL + b"end"),
+        ([FULL[1:] + b"\n", b"next"], FULL[1:] + b"\nnext"),
+        ([b"a", b"b"], b"ab"),
+        ([], b""),
+    ],
+)
+def test_a_line_break_that_the_engine_lost_is_put_back(parts: list[bytes], mended: bytes) -> None:
+    assert b"".join(lines_mended(parts)) == mended
 
 
 def test_a_state_folder_of_another_version_is_left_alone(tmp_path: Path) -> None:
