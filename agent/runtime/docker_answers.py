@@ -49,7 +49,7 @@ def lines_mended(parts: Iterable[bytes]) -> Iterator[bytes]:
     """The parts of a log, with the line breaks that the engine has lost.
 
     The `local` driver of Docker Engine 20.10 forgets the break behind a line that it has cut. Such a line ends with a part
-    that is shorter, has no break, and is not the log's last. (Where a line's length is a multiple of a part's, nobody can tell.)
+    that is shorter, has no break, and is not the log's last. (Of a line of exactly such parts nobody can tell.)
     """
     cut = owed = False
     for part in parts:
