@@ -18,7 +18,8 @@ from tests.agent.platform import FakePlatform
 from tests.agent.registry import FakeRegistry
 from tests.agent.waiting import eventually
 
-pytestmark = pytest.mark.engine
+# One agent and one engine for all of them.
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("job-ends")]
 
 LIMITS: dict[str, Any] = attempt_body("")["limits"]
 SMALL = {"limits": {**LIMITS, "memory_bytes": 24 * 2**20}}
