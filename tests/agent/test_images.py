@@ -33,6 +33,28 @@ def test_each_runs_as_it_should_and_can_be_built_on_any_base(name: str, user: st
     assert set(bases) == {"${BASE}", "ground"}
 
 
+def test_every_copy_has_its_source_and_every_stage_comes_before_it_is_used() -> None:
+    """What a build would find out only after its first minutes."""
+    known: set[str] = set()
+    for line in RECIPE.replace("\\\n", " ").splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "FROM":
+            base, _, name = rest.partition(" AS ")
+            assert base == "${BASE}" or base in known
+            known.add(name)
+        elif word == "COPY" and rest.startswith("--from="):
+            assert rest.removeprefix("--from=").split()[0] in known
+        elif word == "COPY":
+            assert [source for source in rest.split()[:-1] if not (ROOT / source).exists()] == []
+        else:
+            assert word in ("ARG", "CMD", "ENTRYPOINT", "ENV", "RUN", "STOPSIGNAL", "USER", "WORKDIR", "#", "")
+
+
+def test_no_image_installs_what_only_builds_it() -> None:
+    assert "apt-get" not in stage("ground") + stage("guard") + stage("agent")
+    assert "--build-static" in stage("fio")
+
+
 def test_packages_are_pinned_and_the_guard_has_none() -> None:
     assert "--require-hashes" in stage("packages")
     assert "pip" not in stage("ground") + stage("guard")
