@@ -54,6 +54,15 @@ class DepositsArePosted(_Books):
     name = "billing.deposits"
 
 
+class DocumentsHaveNoGaps(Invariant):
+    """Receipts and statements are numbered 1 to n in each series. A gap is for people to explain; it stops no payout."""
+
+    name = "billing.documents"
+
+    def check(self) -> list[Violation]:
+        return [self.violation(subject, sentence) for subject, sentence in integrity.series_broken()]
+
+
 class TreasuryIsOnChain(Invariant):
     """Vault and hot wallet hold what the books say. Without a chain or an answer nothing is known, and nothing found."""
 

@@ -29,7 +29,11 @@ class Period:
     @property
     def ends_at(self) -> datetime:
         """The first instant that no longer belongs to it."""
-        return datetime.combine(self.end, time.min, UTC)
+        return day_starts(self.end)
+
+    @property
+    def starts_at(self) -> datetime:
+        return day_starts(self.start)
 
 
 def period_due(kind: str, as_of: date) -> Period:
@@ -40,6 +44,35 @@ def period_due(kind: str, as_of: date) -> Period:
     this_month = as_of.replace(day=1)
     end = this_month if _business_day(this_month) <= as_of else _month_before(this_month)
     return Period(kind, _month_before(end), end, _business_day(end))
+
+
+def period_current(kind: str, today: date) -> Period:
+    """The period that is running on ``today``."""
+    if kind == WEEKLY:
+        start = today - timedelta(days=today.weekday())
+        return Period(kind, start, start + timedelta(days=7), start + timedelta(days=7))
+    start, end = today.replace(day=1), _month_after(today.replace(day=1))
+    return Period(kind, start, end, _business_day(end))
+
+
+def month_closed(today: date) -> tuple[date, date]:
+    """[first day, first day after it) of the last calendar month that is over."""
+    end = today.replace(day=1)
+    return _month_before(end), end
+
+
+def months_between(start: date, end: date) -> list[tuple[date, date]]:
+    """The calendar months from the one that holds ``start`` up to ``end`` (the first of a month), oldest first."""
+    found, first = [], start.replace(day=1)
+    while first < end:
+        found.append((first, _month_after(first)))
+        first = _month_after(first)
+    return found
+
+
+def day_starts(day: date) -> datetime:
+    """The first instant of a UTC day."""
+    return datetime.combine(day, time.min, UTC)
 
 
 def next_pay_day(kind: str, today: date) -> date:

@@ -21,6 +21,9 @@ DEBUG = env.flag("DEBUG", False)
 SECRET_KEY = env.text("SECRET_KEY")
 ORIGIN = env.text("ORIGIN", "http://127.0.0.1:8000").rstrip("/")
 """Where people reach us; links in mails are made from it and from nothing else."""
+OPERATOR_NAME = env.text("OPERATOR_NAME", "GPUnex")
+OPERATOR_ADDRESS = env.text("OPERATOR_ADDRESS", "")
+"""Who issues receipts and statements, as printed on them; the address on one line."""
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "127.0.0.1,localhost")
 CSRF_TRUSTED_ORIGINS = [ORIGIN]
 VERSION = "0.1.0"

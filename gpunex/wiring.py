@@ -38,6 +38,7 @@ INVARIANTS: list[str] = [
     "billing.invariants.EarningLinesAddUp",
     "billing.invariants.CheckpointsAddUp",
     "billing.invariants.DepositsArePosted",
+    "billing.invariants.DocumentsHaveNoGaps",
     "billing.invariants.TreasuryIsOnChain",
     "marketplace.invariants.AttemptsHoldTheirGpus",
     "marketplace.invariants.ChargesAddUp",

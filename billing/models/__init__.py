@@ -1,6 +1,7 @@
 from billing.models.account import SOL, USDC, Account
 from billing.models.deposit import Deposit, DepositIntent, ReaderCursor
 from billing.models.destination import Destination, DestinationChallenge, Rail
+from billing.models.document import Document, DocumentSeries
 from billing.models.hold import Hold
 from billing.models.ledger import BalanceCheckpoint, CreditedUsage, EarningLine, Posting, PostingFence, Transfer
 from billing.models.payout import Cycle, Payout, PayoutApproval, PayoutAttempt, PayoutCycle, PayoutRun, PayoutSwitch
@@ -17,6 +18,8 @@ __all__ = [
     "DepositIntent",
     "Destination",
     "DestinationChallenge",
+    "Document",
+    "DocumentSeries",
     "EarningLine",
     "FeeRate",
     "Hold",

@@ -109,7 +109,8 @@ class EarningLine(models.Model):
     """What one GPU earned by one transfer, after the fee (negative when a service credit takes it back).
 
     Billing knows no machine: GPU, model and rental are labels that marketplace passes in. The lines of a transfer add up
-    to its provider leg. A line never changes, except that ``matured_at`` is set once.
+    to its provider leg. A line never changes, except that ``matured_at`` and ``matured_by`` are set once: ``matured_by`` is
+    the transfer that moved it into (or out of) the payable balance, null where a set of lines matured that adds up to 0.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -122,6 +123,7 @@ class EarningLine(models.Model):
     earned_at = models.DateTimeField()
     matures_at = models.DateTimeField()
     matured_at = models.DateTimeField(null=True)
+    matured_by = models.ForeignKey(Transfer, on_delete=models.PROTECT, null=True, related_name="matured_lines")
 
     class Meta:
         constraints = [models.CheckConstraint(condition=~Q(amount_micro=0), name="billing_earningline_not_zero")]

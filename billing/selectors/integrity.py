@@ -72,6 +72,11 @@ LEFT JOIN LATERAL (
       AND (a.owner_id = d.party_id OR (d.party_id IS NULL AND a.kind = 'suspense'))) p ON true
 WHERE p.total IS DISTINCT FROM d.amount_micro
 """
+_SERIES = """
+SELECT s.name, s.last, count(d.id), coalesce(min(d.number), 1), coalesce(max(d.number), 0) FROM billing_documentseries s
+LEFT JOIN billing_document d ON d.series_id = s.name GROUP BY s.name, s.last
+HAVING count(d.id) <> s.last OR coalesce(max(d.number), 0) <> s.last OR coalesce(min(d.number), 1) <> 1
+"""
 
 
 def _rows(sql: str) -> list[tuple[object, ...]]:
@@ -130,6 +135,13 @@ def checkpoints_drifted() -> list[Finding]:
 def deposits_drifted() -> list[Finding]:
     return [
         (f"deposit {signature}", f"arrived {amount}, posted {total}") for signature, amount, total in _rows(_DEPOSITS)
+    ]
+
+
+def series_broken() -> list[Finding]:
+    return [
+        (f"series {name}", f"stands at {last}, but has {count} documents from {first} to {highest}")
+        for name, last, count, first, highest in _rows(_SERIES)
     ]
 
 

@@ -1,5 +1,13 @@
 from billing.services.deposits import deposit_intent_open, deposit_link, deposits_read
 from billing.services.destinations import destination_challenge, destination_prove
+from billing.services.documents import (
+    monthly_statement_issue,
+    months_due,
+    months_issue,
+    payout_statement_issue,
+    receipt_issue,
+    receipts_issue,
+)
 from billing.services.earnings import earnings_mature
 from billing.services.holds import hold_extend, hold_place, hold_release
 from billing.services.ledger.accounts import account_open
@@ -36,17 +44,23 @@ __all__ = [
     "hold_extend",
     "hold_place",
     "hold_release",
+    "monthly_statement_issue",
+    "months_due",
+    "months_issue",
     "payout_advance",
     "payout_approve",
     "payout_cancel",
     "payout_cycle_set",
     "payout_resolve",
     "payout_run_start",
+    "payout_statement_issue",
     "payouts_freeze",
     "payouts_run",
     "payouts_sweep",
     "policies_demo_install",
     "policy_set",
+    "receipt_issue",
+    "receipts_issue",
     "service_credit_post",
     "transfer_post",
     "transfers_post_many",

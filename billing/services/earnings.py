@@ -40,9 +40,8 @@ def _mature_some(party: Party, now: datetime) -> int:
         if not lines:
             return 0
         total = sum(line.amount_micro for line in lines)
-        EarningLine.objects.filter(pk__in=[line.pk for line in lines]).update(matured_at=now)
-        if total:
-            _post(party, f"matured:{party.pk}:{lines[-1].pk}", total, now)
+        by = _post(party, f"matured:{party.pk}:{lines[-1].pk}", total, now) if total else None
+        EarningLine.objects.filter(pk__in=[line.pk for line in lines]).update(matured_at=now, matured_by=by)
     return len(lines)
 
 

@@ -218,6 +218,7 @@ def _insert_lines(items: Sequence[TransferInput], ids: dict[str, UUID]) -> None:
             earned_at=item.effective_at,
             matures_at=line.matures_at,
             matured_at=line.matured_at,
+            matured_by_id=None if line.matured_at is None else ids[item.source],
         )
         for item in items
         for line in item.lines
