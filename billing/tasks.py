@@ -19,6 +19,11 @@ def deposits_read() -> int:
     return services.deposits_read(now=clock.now())
 
 
+@shared_task(name="billing.receipts_issue", queue="default")
+def receipts_issue() -> int:
+    return services.receipts_issue(now=clock.now())
+
+
 @shared_task(name="billing.payouts_run", queue="money")
 def payouts_run() -> None:
     """Plan whatever run is due (Mondays, first business days). A crash after the claim is mended in the next hour's slot."""

@@ -70,3 +70,35 @@ def line_chart(
         highest=highest,
         gaps=tuple((x(start), f"{float(x(end)) - float(x(start)):.1f}") for start, end in gaps if start < end),
     )
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars of equal width over and under a zero line, in the viewBox; ``bars``: (x, y, width, height, words)."""
+
+    bars: tuple[tuple[str, str, str, str, str], ...]
+    zero_y: str
+    highest: float
+    lowest: float
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+def bar_chart(values: Sequence[tuple[str, float]]) -> Bars | None:
+    """A bar per (words, value), in order; None when there is nothing to draw. The words say a bar to whoever points at it."""
+    if not any(value for _words, value in values):
+        return None
+    highest, lowest = max(0.0, *(value for _, value in values)), min(0.0, *(value for _, value in values))
+    step, scale = WIDTH / len(values), HEIGHT / (highest - lowest)
+    gap = min(4.0, step / 5)
+    bars = tuple(
+        (
+            f"{number * step + gap / 2:.1f}",
+            f"{(highest - max(value, 0)) * scale:.1f}",
+            f"{step - gap:.1f}",
+            f"{abs(value) * scale:.1f}",
+            words,
+        )
+        for number, (words, value) in enumerate(values)
+    )
+    return Bars(bars, f"{highest * scale:.1f}", highest, lowest)

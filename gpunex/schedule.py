@@ -25,6 +25,10 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     "books": every("billing.books_check", 15 * MINUTE, "money"),
     "checkpoints": every("billing.checkpoints_take", HOUR),
     "earnings": every("billing.earnings_mature", 5.0 if DEMO else MINUTE, "default"),
+    "receipts": every("billing.receipts_issue", 15.0 if DEMO else MINUTE, "default"),
+    "payout_statements": every("marketplace.payout_statements_issue", 15.0 if DEMO else MINUTE, "default"),
+    # Of the months that are over; hourly, so that the first of a month is enough and a day's outage is caught up with.
+    "monthly_statements": every("marketplace.monthly_statements_issue", HOUR, "default"),
     # Every day is somebody's pay day; the run of a period is planned once, whoever asks how often.
     "payouts": every("billing.payouts_run", 10 * MINUTE, "money"),
     "payouts_sweep": every("billing.payouts_sweep", 5.0, "money"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shlex
+from datetime import MAXYEAR
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -233,15 +234,38 @@ class RateForm(forms.Form):
     rate = UsdcField(label=_("USDC per GPU-hour"))
 
 
+YEAR_MIN = 2020
+"""Before there was anything here."""
+RANGE_DAYS_MAX = 731
+"""Two years: what a tax return may ask for, and what a page can show."""
+
+
+def _day_input() -> forms.DateInput:
+    # Browsers read ISO days only, whatever the language of the page.
+    return forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"})
+
+
 class DateRangeForm(forms.Form):
-    since = forms.DateField(label=_("From"), required=False, widget=forms.DateInput(attrs={"type": "date"}))
-    until = forms.DateField(label=_("To"), required=False, widget=forms.DateInput(attrs={"type": "date"}))
+    """Days in UTC, both included. One of them alone is that day."""
+
+    since = forms.DateField(label=_("From"), required=False, widget=_day_input())
+    until = forms.DateField(label=_("To"), required=False, widget=_day_input())
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
-        if data.get("since") and data.get("until") and data["since"] > data["until"]:
+        if self.errors:
+            return data
+        since, until = data.get("since") or data.get("until"), data.get("until") or data.get("since")
+        if since is None or until is None:
+            self.add_error("since", translate("Say from when."))
+        elif since > until:
             self.add_error("until", translate("It lies before the first day."))
-        return data
+        elif (until - since).days >= RANGE_DAYS_MAX:
+            text = translate("Found %(found)s days; at most %(allowed)s at a time.")
+            self.add_error("until", text % {"found": (until - since).days + 1, "allowed": RANGE_DAYS_MAX})
+        elif until.year == MAXYEAR or since.year < YEAR_MIN:
+            self.add_error("since", translate("There are no earnings that early or late."))
+        return data | {"since": since, "until": until}
 
 
 class WalletForm(forms.Form):

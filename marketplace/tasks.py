@@ -5,6 +5,7 @@ from uuid import UUID
 from celery import shared_task
 
 from core import clock
+from core.slots import slot_claim
 from marketplace import services
 
 
@@ -48,3 +49,17 @@ def listings_recheck() -> int:
 @shared_task(name="marketplace.listings_rank", queue="sweep")
 def listings_rank() -> int:
     return services.listings_rank(now=clock.now())
+
+
+@shared_task(name="marketplace.payout_statements_issue", queue="default")
+def payout_statements_issue() -> int:
+    return services.payout_statements_issue(now=clock.now())
+
+
+@shared_task(name="marketplace.monthly_statements_issue", queue="default")
+def monthly_statements_issue() -> int:
+    """What is due, every hour: a crash in the middle is mended by the next slot, and what is issued stays issued."""
+    now = clock.now()
+    if not slot_claim("marketplace.monthly_statements_issue", now.strftime("%Y-%m-%dT%H"), now=now):
+        return 0
+    return services.monthly_statements_issue(now=now)

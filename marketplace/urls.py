@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from marketplace.views import earnings, fleet, jobs, machines, market, pricing, telemetry
+from marketplace.views import billing, earnings, fleet, jobs, machines, market, pricing, telemetry
 
 urlpatterns = [
     path("market/", market.market, name="marketplace_market"),
@@ -15,6 +15,8 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/log/", jobs.job_log, name="marketplace_job_log"),
     path("jobs/<uuid:job_id>/cancel/", jobs.job_cancel, name="marketplace_job_cancel"),
     path("jobs/<uuid:job_id>/rerun/", jobs.job_rerun, name="marketplace_job_rerun"),
+    path("billing/", billing.billing, name="billing_home"),
+    path("billing/deposits/", billing.deposit_open, name="billing_deposit_open"),
     path("provider/pricing/", pricing.pricing, name="marketplace_pricing"),
     path("provider/earnings/", earnings.earnings, name="marketplace_earnings"),
     path("provider/earnings/destination/", earnings.destination, name="marketplace_destination"),

@@ -1,10 +1,14 @@
-"""Money for programs: a customer's balance, history and deposits; a provider's payouts. Wallets are set on the site only."""
+"""Money for programs: a customer's balance and deposits, receipts and statements; a provider's payouts. Wallets are set on the
+site only; the history, which names jobs, is marketplace's."""
 
 from __future__ import annotations
 
 from typing import cast
 from uuid import UUID
 
+from django.http import HttpResponse
+from django.urls import reverse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,13 +21,15 @@ from billing.api.serializers import (
     BalanceSerializer,
     DepositIntentSerializer,
     DepositRequestSerializer,
-    HistoryPageSerializer,
+    DocumentDetailSerializer,
+    DocumentPageSerializer,
     PayoutsSerializer,
 )
-from billing.models import DepositIntent
+from billing.documents import CSV, FORMATS, PDF
+from billing.http import file_response
+from billing.models import DepositIntent, Document
 from billing.selectors import (
     balance_of,
-    customer_history,
     in_flight_of,
     next_payout_on,
     payable_of,
@@ -32,8 +38,11 @@ from billing.selectors import (
     why_not_yet,
 )
 from billing.selectors.deposits import deposits_of_intent, intent_of
+from billing.selectors.documents import document_file, document_of, documents_of, facts_of
 from core import clock
 from core.errors import NotFound
+
+CURSOR = OpenApiParameter("cursor", str, description="The next_cursor of an earlier answer.")
 
 
 def _party(request: Request) -> Party:
@@ -57,18 +66,6 @@ class BalanceView(APIView):
     def get(self, request: Request) -> Response:
         """Your balance, what is set aside for running jobs, and what is left."""
         return Response(BalanceSerializer(balance_of(_party(request))).data)
-
-
-class HistoryView(APIView):
-    @extend_schema(
-        operation_id="billing_history",
-        parameters=[OpenApiParameter("cursor", str, description="The next_cursor of an earlier answer.")],
-        responses=HistoryPageSerializer,
-    )
-    def get(self, request: Request) -> Response:
-        """Changes of your balance, the newest first, 25 a page."""
-        rows, cursor = customer_history(_party(request), cursor=request.query_params.get("cursor", ""))
-        return Response(HistoryPageSerializer({"history": rows, "next_cursor": cursor}).data)
 
 
 class DepositsView(APIView):
@@ -108,3 +105,63 @@ class PayoutsView(APIView):
             "payouts": payouts_of(party),
         }
         return Response(PayoutsSerializer(body).data)
+
+
+class ReceiptsView(APIView):
+    @extend_schema(operation_id="billing_receipts", parameters=[CURSOR], responses=DocumentPageSerializer)
+    def get(self, request: Request) -> Response:
+        """Receipts of your deposits, the newest first, 25 a page."""
+        return documents_answer(request, (Document.Kind.RECEIPT,))
+
+
+class StatementsView(APIView):
+    @extend_schema(operation_id="billing_statements", parameters=[CURSOR], responses=DocumentPageSerializer)
+    def get(self, request: Request) -> Response:
+        """Your monthly statements, the newest first, 25 a page."""
+        return documents_answer(request, (Document.Kind.MONTHLY,))
+
+
+class DocumentView(APIView):
+    @extend_schema(operation_id="billing_document", responses=DocumentDetailSerializer)
+    def get(self, request: Request, document_id: UUID) -> Response:
+        """One of your receipts or statements with its lines, which add up to its total."""
+        found = document_of(_party(request), document_id)
+        facts = facts_of(found)
+        body = {**document_body(found), "lines": facts["lines"], "sha256": bytes(found.sha256).hex()}
+        return Response(DocumentDetailSerializer(body).data)
+
+
+class DocumentFileView(APIView):
+    @extend_schema(
+        operation_id="billing_document_file",
+        parameters=[OpenApiParameter("form", str, OpenApiParameter.PATH, enum=[PDF, CSV])],
+        responses={(200, "application/pdf"): OpenApiTypes.BINARY, (200, "text/csv"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request, document_id: UUID, form: str) -> HttpResponse:
+        """The document as ``pdf`` or, for statements, as ``csv``, in the language of ``Accept-Language``."""
+        found = document_of(_party(request), document_id)
+        if form not in FORMATS[found.kind]:
+            raise NotFound("It does not come in this format.")
+        return file_response(document_file(found, form))
+
+
+def documents_answer(request: Request, kinds: tuple[str, ...]) -> Response:
+    """A page of the caller's documents of these kinds."""
+    rows, cursor = documents_of(_party(request), kinds, cursor=request.query_params.get("cursor", ""))
+    body = {"documents": [document_body(row) for row in rows], "next_cursor": cursor}
+    return Response(DocumentPageSerializer(body).data)
+
+
+def document_body(document: Document) -> dict[str, object]:
+    files = {form: reverse("api:billing_document_file", args=[document.pk, form]) for form in FORMATS[document.kind]}
+    return {
+        "id": document.pk,
+        "number": document.label,
+        "kind": document.kind,
+        "issued_at": document.issued_at,
+        "period_start": document.period_start,
+        "period_end": document.period_end,
+        "total_micro": document.total_micro,
+        "payout_id": document.payout_id,
+        "files": files,
+    }

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 
@@ -9,20 +11,6 @@ class BalanceSerializer(serializers.Serializer):
     balance_micro = serializers.IntegerField()
     held_micro = serializers.IntegerField()
     available_micro = serializers.IntegerField()
-
-
-class HistoryRowSerializer(serializers.Serializer):
-    at = serializers.DateTimeField()
-    kind = serializers.CharField()
-    amount_micro = serializers.IntegerField()
-    source = serializers.CharField()  # type: ignore[assignment]
-
-
-class HistoryPageSerializer(serializers.Serializer):
-    """One page; ``next_cursor`` is null on the last one."""
-
-    history = HistoryRowSerializer(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
 
 
 class DepositSerializer(serializers.Serializer):
@@ -60,6 +48,7 @@ class PayoutSerializer(serializers.Serializer):
     settled_at = serializers.DateTimeField(allow_null=True)
     signature = serializers.CharField()
     link = serializers.CharField()
+    statement_id = serializers.UUIDField(allow_null=True)
 
 
 class PayoutsSerializer(serializers.Serializer):
@@ -71,3 +60,31 @@ class PayoutsSerializer(serializers.Serializer):
     next_payout_on = serializers.DateField()
     why_not_yet = serializers.ListField(child=serializers.CharField())
     payouts = PayoutSerializer(many=True)
+
+
+class DocumentSerializer(serializers.Serializer[Any]):
+    """A receipt or statement. ``period_end`` is the first day after the period (UTC); ``files`` maps formats to paths."""
+
+    id = serializers.UUIDField()
+    number = serializers.CharField()
+    kind = serializers.CharField()
+    issued_at = serializers.DateTimeField()
+    period_start = serializers.DateField(allow_null=True)
+    period_end = serializers.DateField(allow_null=True)
+    total_micro = serializers.IntegerField()
+    payout_id = serializers.UUIDField(allow_null=True)
+    files = serializers.DictField(child=serializers.CharField())
+
+
+class DocumentPageSerializer(serializers.Serializer[Any]):
+    """One page; ``next_cursor`` is null on the last one."""
+
+    documents = DocumentSerializer(many=True)
+    next_cursor = serializers.CharField(allow_null=True)
+
+
+class DocumentDetailSerializer(DocumentSerializer):
+    """``lines`` have ``kind`` and ``amount_micro`` always, and add up to ``total_micro``; ``sha256`` is of the facts."""
+
+    lines = serializers.ListField(child=serializers.DictField())
+    sha256 = serializers.CharField()

@@ -6,8 +6,15 @@ from billing.api import public
 
 public_urlpatterns = [
     path("billing/balance", public.BalanceView.as_view(), name="billing_balance"),
-    path("billing/history", public.HistoryView.as_view(), name="billing_history"),
     path("billing/deposits", public.DepositsView.as_view(), name="billing_deposits"),
     path("billing/deposits/<uuid:intent_id>", public.DepositView.as_view(), name="billing_deposit"),
+    path("billing/receipts", public.ReceiptsView.as_view(), name="billing_receipts"),
+    path("billing/statements", public.StatementsView.as_view(), name="billing_statements"),
+    path("billing/documents/<uuid:document_id>", public.DocumentView.as_view(), name="billing_document"),
+    path(
+        "billing/documents/<uuid:document_id>/<slug:form>",
+        public.DocumentFileView.as_view(),
+        name="billing_document_file",
+    ),
     path("billing/payouts", public.PayoutsView.as_view(), name="billing_payouts"),
 ]

@@ -1,13 +1,22 @@
 from billing.selectors.attention import MoneyWaiting, money_waiting
 from billing.selectors.balances import Balance, balance_of, in_flight_of, payable_of, pending_of
-from billing.selectors.earnings import Earnings, earnings_by_day, earnings_of
-from billing.selectors.history import HistoryRow, customer_history, holds_of, holds_open
+from billing.selectors.earnings import (
+    Earnings,
+    Maturing,
+    earnings_by_day,
+    earnings_maturing,
+    earnings_of,
+    earnings_total,
+)
+from billing.selectors.history import HeldRow, HistoryRow, customer_history, holds_of, holds_open
 from billing.selectors.payouts import (
     PayoutRow,
     cycle_of,
     destination_of,
+    minimum_micro,
     next_payout_on,
     payouts_of,
+    payouts_page,
     why_not_yet,
 )
 from billing.selectors.policies import fee_bps_at, policy_value
@@ -15,7 +24,9 @@ from billing.selectors.policies import fee_bps_at, policy_value
 __all__ = [
     "Balance",
     "Earnings",
+    "HeldRow",
     "HistoryRow",
+    "Maturing",
     "MoneyWaiting",
     "PayoutRow",
     "balance_of",
@@ -23,15 +34,19 @@ __all__ = [
     "cycle_of",
     "destination_of",
     "earnings_by_day",
+    "earnings_maturing",
     "earnings_of",
+    "earnings_total",
     "fee_bps_at",
     "holds_of",
     "holds_open",
     "in_flight_of",
+    "minimum_micro",
     "money_waiting",
     "next_payout_on",
     "payable_of",
     "payouts_of",
+    "payouts_page",
     "pending_of",
     "policy_value",
     "why_not_yet",

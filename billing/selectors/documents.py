@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from hashlib import sha256
 from typing import Any
@@ -20,6 +22,8 @@ from core.errors import NotFound
 PAGE = 25
 RECEIPTS = (Document.Kind.RECEIPT,)
 ORDER = Concat("series", Value("-"), LPad(Cast("number", TextField()), 10, Value("0")))
+MONTHLY_STATEMENTS = (Document.Kind.MONTHLY,)
+PAYOUT_STATEMENTS = (Document.Kind.PAYOUT,)
 STATEMENTS = (Document.Kind.MONTHLY, Document.Kind.PAYOUT)
 
 
@@ -79,12 +83,26 @@ def documents_of(
         before = Q(issued_at__lt=moment) | Q(issued_at=moment, order__lt=key)
         rows = rows.annotate(order=ORDER).filter(before)
     # Many are issued at one instant; among them the number decides.
-    found = list(rows.annotate(order=ORDER).order_by("-issued_at", "-order")[: limit + 1])
+    found: list[Any] = list(rows.annotate(order=ORDER).order_by("-issued_at", "-order")[: limit + 1])
     following = None
     if len(found) > limit:
         last = found[limit - 1]
         following = cursor_encode([last.issued_at.isoformat(), last.order], scope=scope)
     return found[:limit], following
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptKey:
+    """A receipt's id and printed number."""
+
+    id: UUID
+    label: str
+
+
+def receipts_of_transfers(transfers: Sequence[UUID]) -> dict[UUID, ReceiptKey]:
+    """{deposit's transfer: its receipt} of those that have one."""
+    rows = Document.objects.filter(deposit__transfer__in=transfers).select_related("deposit").defer("facts", "sha256")
+    return {row.deposit.transfer_id: ReceiptKey(row.pk, row.label) for row in rows if row.deposit}
 
 
 def deposits_unreceipted(limit: int) -> list[Deposit]:

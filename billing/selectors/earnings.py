@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from uuid import UUID
 
 from django.db.models import Count, Min, Sum
@@ -58,3 +58,24 @@ def earnings_by_day(party: Party, since: datetime, until: datetime) -> list[tupl
     lines = EarningLine.objects.filter(provider=party, earned_at__gte=since, earned_at__lt=until)
     days = lines.annotate(day=TruncDay("earned_at", tzinfo=UTC)).values("day").annotate(total=Sum("amount_micro"))
     return [(row["day"], row["total"]) for row in days.order_by("day")]
+
+
+@dataclass(frozen=True, slots=True)
+class Maturing:
+    """``amount_micro`` becomes payable on this UTC day."""
+
+    on: date
+    amount_micro: int
+
+
+def earnings_maturing(party: Party) -> list[Maturing]:
+    """Pending earnings by the UTC day on which they mature, soonest first; they add up to ``pending_of``."""
+    unmatured = EarningLine.objects.filter(provider=party, matured_at__isnull=True)
+    days = unmatured.annotate(day=TruncDay("matures_at", tzinfo=UTC)).values("day").annotate(total=Sum("amount_micro"))
+    return [Maturing(row["day"].date(), row["total"]) for row in days.order_by("day")]
+
+
+def earnings_total(party: Party, since: datetime, until: datetime) -> int:
+    """What a provider earned in [since, until), after the fee."""
+    lines = EarningLine.objects.filter(provider=party, earned_at__gte=since, earned_at__lt=until)
+    return int(lines.aggregate(total=Sum("amount_micro"))["total"] or 0)

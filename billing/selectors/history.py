@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -28,6 +29,7 @@ class HistoryRow:
     kind: str
     amount_micro: int
     source: str
+    transfer_id: UUID
 
     @property
     def words(self) -> str:
@@ -43,15 +45,25 @@ def customer_history(party: Party, *, cursor: str = "") -> tuple[list[HistoryRow
     found = list(rows.select_related("transfer").order_by("-pk")[: PAGE + 1])
     following = cursor_encode([found[PAGE - 1].pk], scope=SCOPE) if len(found) > PAGE else None
     return [
-        HistoryRow(row.transfer.effective_at, row.transfer.kind, row.amount, row.transfer.source)
+        HistoryRow(row.transfer.effective_at, row.transfer.kind, row.amount, row.transfer.source, row.transfer_id)
         for row in found[:PAGE]
     ], following
 
 
-def holds_of(party: Party) -> list[Hold]:
+@dataclass(frozen=True, slots=True)
+class HeldRow:
+    """Money set aside since ``at``; ``source`` says for what."""
+
+    source: str
+    at: datetime
+    amount_micro: int
+
+
+def holds_of(party: Party) -> list[HeldRow]:
     """What is set aside for running jobs."""
     held = Hold.objects.filter(account__owner=party, account__kind=Account.Kind.CUSTOMER, state=Hold.State.OPEN)
-    return list(held.filter(amount_micro__gt=0).order_by("-created_at"))
+    rows = held.filter(amount_micro__gt=0).order_by("-created_at")
+    return [HeldRow(row.source, row.created_at, row.amount_micro) for row in rows]
 
 
 def holds_open(prefix: str) -> set[str]:

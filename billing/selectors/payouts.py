@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Prefetch, Sum
+from django.db.models import OuterRef, Prefetch, Q, Subquery, Sum
 from django.utils import formats, timezone
 from django.utils.translation import gettext as _
 
@@ -13,9 +14,11 @@ from billing.models import (
     Account,
     Cycle,
     Destination,
+    Document,
     Payout,
     PayoutAttempt,
     PayoutCycle,
+    PayoutRun,
     PayoutSwitch,
     Posting,
     Transfer,
@@ -23,7 +26,11 @@ from billing.models import (
 from billing.periods import next_pay_day
 from billing.selectors.balances import payable_of, pending_of
 from billing.selectors.policies import policy_value
+from core.cursors import cursor_decode, cursor_encode
 from core.money import format_usdc
+
+PAGE = 25
+SCOPE = "billing:payouts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +47,40 @@ class PayoutRow:
     settled_at: datetime | None
     signature: str
     link: str
+    statement_id: UUID | None
+    """Its statement; None until it is settled and a minute has passed."""
+
+    @property
+    def period_last(self) -> date:
+        """The last day of the period."""
+        return self.period_end - timedelta(days=1)
 
 
 def payouts_of(party: Party, *, limit: int = 50) -> list[PayoutRow]:
+    return payouts_page(party, limit=limit)[0]
+
+
+def payouts_page(party: Party, *, cursor: str = "", limit: int = PAGE) -> tuple[list[PayoutRow], str | None]:
+    """A page of a party's payouts, the newest first, and the next page's cursor. Raises Invalid (field cursor)."""
     settled = PayoutAttempt.objects.filter(state=PayoutAttempt.State.SETTLED)
+    statements = Document.objects.filter(payout=OuterRef("pk"))
     rows = (
         Payout.objects.filter(party=party)
         .select_related("run")
+        .annotate(statement_key=Subquery(statements.values("pk")[:1]))
         .prefetch_related(Prefetch("attempts", queryset=settled, to_attr="settled"))
-        .order_by("-created_at")[:limit]
+        .order_by("-created_at", "-pk")
     )
-    return [_row(payout) for payout in rows]
+    if cursor:
+        at, last = cursor_decode(cursor, scope=SCOPE)
+        moment = datetime.fromisoformat(str(at))
+        rows = rows.filter(Q(created_at__lt=moment) | Q(created_at=moment, pk__lt=last))
+    found = list(rows[: limit + 1])
+    page = found[:limit]
+    following = None
+    if len(found) > limit:
+        following = cursor_encode([page[-1].created_at.isoformat(), str(page[-1].pk)], scope=SCOPE)
+    return [_row(payout) for payout in page], following
 
 
 def _row(payout: Payout) -> PayoutRow:
@@ -67,6 +97,7 @@ def _row(payout: Payout) -> PayoutRow:
         settled_at=payout.settled_at,
         signature=signature,
         link=explorer_link(signature),
+        statement_id=payout.statement_key,  # type: ignore[attr-defined]
     )
 
 
@@ -138,4 +169,23 @@ def why_not_yet(party: Party, now: datetime) -> list[str]:
         reasons.append(_("The account is suspended."))
     if payouts_frozen() is not None:
         reasons.append(_("Payouts are paused for all while we check something."))
+    return reasons + _why_reserved_waits(party)
+
+
+def _why_reserved_waits(party: Party) -> list[str]:
+    """What stands between reserved payouts and the chain or the bank; one on its way needs no explanation."""
+    words = {
+        Payout.Status.AWAITING_RELEASE.value: _(
+            "%(amount)s USDC are reserved and wait for two of our people to release them."
+        ),
+        Payout.Status.BLOCKED.value: _("A payout of %(amount)s USDC is held up; we look at it again every hour."),
+        Payout.Status.UNKNOWN.value: _(
+            "What became of a payout of %(amount)s USDC is being found out; it is never sent twice."
+        ),
+    }
+    reasons = []
+    for payout in Payout.objects.filter(party=party, status__in=words).select_related("run").order_by("pk"):
+        reasons.append(words[payout.status] % {"amount": format_usdc(payout.amount_micro)})
+        if payout.run.status == PayoutRun.Status.PAUSED and payout.status == Payout.Status.AWAITING_RELEASE:
+            reasons.append(_("The payout run is paused: the wallet we pay from is being filled up or checked."))
     return reasons

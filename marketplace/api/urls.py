@@ -2,9 +2,13 @@ from __future__ import annotations
 
 from django.urls import path
 
-from marketplace.api import public
+from marketplace.api import earnings, public
 
 public_urlpatterns = [
+    path("billing/history", earnings.HistoryView.as_view(), name="billing_history"),
+    path("provider/earnings", earnings.EarningsView.as_view(), name="provider_earnings"),
+    path("provider/payouts", earnings.PayoutsView.as_view(), name="provider_payouts"),
+    path("provider/statements", earnings.StatementsView.as_view(), name="provider_statements"),
     path("market/listings", public.ListingsView.as_view(), name="market_listings"),
     path("market/listings/<uuid:listing_id>", public.ListingView.as_view(), name="market_listing"),
     path("jobs", public.JobsView.as_view(), name="jobs"),

@@ -6,6 +6,8 @@ from django.db.models import F, Q
 from core.models import BaseModel
 
 HOLD_PREFIX = "hold:rental:"
+CREDIT_PREFIX = "credit:attempt:"
+"""How holds and service credits are named in billing: the rental's, the attempt's id follows."""
 
 
 class Rental(BaseModel):

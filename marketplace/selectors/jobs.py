@@ -70,7 +70,7 @@ def cost_of(job: Job, *, now: datetime) -> Cost:
             continue
         charged += rental.charged_micro
         credited += rental.credited_micro
-        ran = _seconds(attempt, rental, now)
+        ran = rental_seconds(attempt, rental, now)
         seconds += ran
         whole = charge_micro(rate_micro=rental.rate_micro, gpus=rental.gpus, seconds=ran)
         accruing += max(0, whole - rental.charged_micro)
@@ -79,7 +79,8 @@ def cost_of(job: Job, *, now: datetime) -> Cost:
     return Cost(charged, accruing, credited, seconds, rate)
 
 
-def _seconds(attempt: Attempt, rental: Rental, now: datetime) -> int:
+def rental_seconds(attempt: Attempt, rental: Rental, now: datetime) -> int:
+    """Seconds that a rental will be charged for at the most, as of now, by our clock."""
     if rental.settled_at is not None or rental.started_at is None:
         return rental.billed_seconds
     end = min(each for each in (now, attempt.stop_requested_at, attempt.ended_at) if each is not None)

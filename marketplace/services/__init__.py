@@ -1,4 +1,5 @@
 from marketplace.services.closing import attempt_close
+from marketplace.services.documents import monthly_statements_issue, payout_statements_issue
 from marketplace.services.listings import (
     listing_refresh,
     listing_refresh_gpu,
@@ -41,6 +42,8 @@ __all__ = [
     "listings_refresh",
     "log_append",
     "market_prices_write",
+    "monthly_statements_issue",
+    "payout_statements_issue",
     "queue_sweep",
     "rate_set",
     "rental_settle",

@@ -18,6 +18,7 @@ from core.errors import DomainError
 from core.money import charge_micro
 from marketplace import pricing
 from marketplace.models import Charge, Rental
+from marketplace.models.rental import CREDIT_PREFIX
 from marketplace.services.windows import WINDOW, windows_extend
 
 log = structlog.get_logger(__name__)
@@ -160,5 +161,5 @@ def _credit(rental: Rental, now: datetime) -> int:
     sources = list(charges.values_list("source", flat=True))
     if amount == 0 or not sources:
         return 0
-    service_credit_post(source=f"credit:attempt:{rental.attempt_id}", of_sources=sources, amount_micro=amount, now=now)
+    service_credit_post(source=f"{CREDIT_PREFIX}{rental.attempt_id}", of_sources=sources, amount_micro=amount, now=now)
     return amount

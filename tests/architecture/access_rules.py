@@ -47,6 +47,7 @@ HOST = Expected.of("401", "401")
 """Agents: a browser's session opens nothing here."""
 PROVIDER = Expected.of(LOG_IN, "404 answered")
 """A provider's own overview: others are told how to become one, or that nothing is there."""
+API_PROVIDER = Expected.of("401 403", f"404 {ANSWERED}")
 PENDING_LOG_IN = Expected.of(f"{LOG_IN} {ANSWERED} 404", ANSWERED)
 """A step of a log-in under way."""
 
@@ -107,11 +108,18 @@ BILLING = [
     Route("billing/deposits/", SIGNED_IN, POST),
     Route("billing/deposits/<uuid:intent_id>/", OWNER, owner="ravi"),
     Route("billing/deposits/<uuid:intent_id>/status/", OWNER, owner="ravi"),
+    Route("billing/documents/", SIGNED_IN),
+    Route("billing/documents/<uuid:document_id>/", OWNER, owner="ravi"),
+    Route("billing/documents/<uuid:document_id>/<slug:form>/", OWNER, owner="ravi"),
     Route("api/v1/billing/balance", API_SIGNED_IN),
     Route("api/v1/billing/history", API_SIGNED_IN),
     Route("api/v1/billing/deposits", API_SIGNED_IN, POST),
     Route("api/v1/billing/deposits/<uuid:intent_id>", API_OWNER, owner="ravi"),
     Route("api/v1/billing/payouts", API_SIGNED_IN),
+    Route("api/v1/billing/receipts", API_SIGNED_IN),
+    Route("api/v1/billing/statements", API_SIGNED_IN),
+    Route("api/v1/billing/documents/<uuid:document_id>", API_OWNER, owner="ravi"),
+    Route("api/v1/billing/documents/<uuid:document_id>/<slug:form>", API_OWNER, owner="ravi"),
 ]
 
 PROVIDERS = [
@@ -149,6 +157,9 @@ MARKETPLACE = [
     Route("provider/machines/<uuid:machine_id>/gpus/<uuid:gpu_id>/request/", OWNER, POST, owner="ada"),
     Route("provider/machines/<uuid:machine_id>/gpus/<uuid:gpu_id>/release/", OWNER, POST, owner="ada"),
     Route("provider/machines/<uuid:machine_id>/<slug:action>/", OWNER, POST, owner="ada"),
+    Route("api/v1/provider/earnings", API_PROVIDER),
+    Route("api/v1/provider/payouts", API_PROVIDER),
+    Route("api/v1/provider/statements", API_PROVIDER),
     Route("api/v1/market/listings", API_PUBLIC),
     Route("api/v1/market/listings/<uuid:listing_id>", API_PUBLIC),
     Route("api/v1/jobs", API_SIGNED_IN, BOTH),

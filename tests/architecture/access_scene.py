@@ -10,11 +10,12 @@ from django.test import Client
 from accounts.models import User
 from accounts.selectors import party_of
 from accounts.services import notification_send
-from billing.services import deposit_intent_open
+from billing.services import deposit_intent_open, receipt_issue
 from core import clock
 from tests.architecture.access_rules import Route
 from tests.factories.billing import funded
 from tests.factories.cast import person
+from tests.factories.documents import deposited
 from tests.factories.marketplace import job_new, listing_new
 from tests.factories.providers import machine_make, provider_make
 
@@ -56,7 +57,10 @@ def build() -> Scene:
     intent = deposit_intent_open(party=party_of(people["ravi"]), amount_micro=None, now=clock.now())
     listing = listing_new(machine.provider)
     job = job_new(funded(people["ravi"], 10_000_000))
+    receipt = receipt_issue(deposit=deposited(people["ravi"], 1_000_000, at=clock.now()), now=clock.now())
     ids = {
+        "document_id": str(receipt.pk),
+        "form": "pdf",
         "job_id": str(job.pk),
         "listing_id": str(listing.pk),
         "action": "drain",

@@ -28,7 +28,7 @@ def test_the_page_shows_balance_holds_and_history(signed_in: SignedIn, ravi: Use
     earned(ada, ravi, 1_500_000)
     hold_place(party=party_of(ravi), amount_micro=10 * USDC, source="rental:1", now=clock.now())
     page = signed_in(ravi).get("/billing/").content.decode()
-    for part in ("28.50", "38.50", "10.00", "rental:1", "-1.50", "+40.00", "GPU usage", "Deposit"):
+    for part in ("28.50", "38.50", "10.00", "A running job", "-1.50", "+40.00", "GPU usage", "Deposit"):
         assert part in page
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 
-from accounts.models import User
+from accounts.models import Party, User
 from accounts.services import notification_send
-from billing.services import deposit_intent_open
+from billing.models import Document
+from billing.services import deposit_intent_open, earnings_mature, payout_statement_issue, receipt_issue
 from core import clock
 from marketplace.models import Job
 from marketplace.services import jobs_place
-from providers.models import Machine
+from providers.models import Machine, Provider
 from providers.services import machine_drain, machine_label
-from tests.factories.billing import funded
+from tests.factories.billing import earned, funded
 from tests.factories.cast import person
+from tests.factories.documents import deposited, destination_for, reserved, rules, settled
 from tests.factories.marketplace import Agent, job_new, listing_new, live_attempt, machine_new, provider_new
 from tests.factories.reliability import day_of_telemetry, fall_silent, week_of
 
@@ -79,10 +81,13 @@ def build() -> Scene:
     customer = funded(people["ravi"], 25_000_000)
     intent = deposit_intent_open(party=customer, amount_micro=10_000_000, now=now)
     running, ended, waiting = _jobs(people["ravi"])
+    receipt = receipt_issue(deposit=deposited(people["ravi"], 4_000_000, at=now), now=now)
+    statement = _paid_week(listing.machine.provider, customer)
     notification_send(kind="welcome", user=people["ravi"], context={}, url="/roles/", now=now)
     paths = {
         "nobody": [*PUBLIC, f"/market/{listing.pk}/"],
         "ravi": [
+            *("/billing/documents/", f"/billing/documents/{receipt.pk}/"),
             *(*SIGNED_IN, f"/billing/deposits/{intent.pk}/", f"/market/{listing.pk}/"),
             *("/jobs/", f"/jobs/new/?listing={listing.pk}", *(f"/jobs/{job.pk}/" for job in (running, ended, waiting))),
         ],
@@ -90,12 +95,29 @@ def build() -> Scene:
         "ada": PROVIDER,
         "petra": [
             *PROVIDER,
+            f"/billing/documents/{statement.pk}/",
+            f"/provider/earnings/?since={now - timedelta(days=90):%Y-%m-%d}&until={now:%Y-%m-%d}",
             "/provider/machines/?state=attention",
             *(f"/provider/machines/{machine}/" for machine in (listing.machine_id, offline.pk)),
             f"/provider/machines/{listing.machine_id}/?span=24h",
         ],
     }
     return Scene(people, paths)
+
+
+def _paid_week(provider: Provider, customer: Party) -> Document:
+    """Last week's earnings of a provider, paid and stated; this week's under way."""
+    monday = datetime.combine(clock.now().date() - timedelta(days=clock.now().weekday()), time(), UTC)
+    rules(monday - timedelta(days=60))
+    destination_for(provider.party, usable_from=monday - timedelta(days=30))
+    for day in range(1, 7):
+        earned(provider.party, customer, day * 1_234_567, at=monday - timedelta(days=day))
+    earnings_mature(now=monday - timedelta(minutes=1))
+    earned(provider.party, customer, 2_000_000, at=monday)
+    payout = reserved(provider.party, on=monday + timedelta(minutes=5))
+    if payout is None:
+        raise AssertionError("there is something to pay")
+    return payout_statement_issue(payout=settled(payout, at=monday + timedelta(hours=1)), now=clock.now())
 
 
 def _rest_of_the_fleet(machine: Machine) -> Machine:
