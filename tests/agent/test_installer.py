@@ -1,11 +1,7 @@
 """The installer on a real Docker Engine: the real agent in a container enrols with a platform, and goes again."""
 
-import contextlib
-import ctypes
 import os
-import socket
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +11,7 @@ import pytest
 
 from tests.agent import agent_image
 from tests.agent.docker_engine import DockerEngine
+from tests.agent.door import Door
 from tests.agent.installer import CARD_A, CARD_B, Machine
 from tests.agent.network import NFT, Namespace
 from tests.agent.platform import TOKEN, FakePlatform
@@ -69,71 +66,6 @@ def engine(shared_engine: DockerEngine) -> Iterator[DockerEngine]:
     client.close()
 
 
-class Door:
-    """Lets the containers of agents reach the platform on their own loopback, as if it ran on their machine."""
-
-    def __init__(self, engine: DockerEngine, platform: FakePlatform) -> None:
-        self._engine = engine
-        self._target = platform._server.server_address[:2]
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._listeners: list[socket.socket] = []
-
-    def __enter__(self) -> "Door":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        for listener in self._listeners:
-            with contextlib.suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-
-    def _watch(self) -> None:
-        client, known = self._engine.client(), set()
-        while not self._stop.wait(0.1):
-            with contextlib.suppress(docker.errors.APIError):
-                pid = client.api.inspect_container("gpunex-agent")["State"]["Pid"]
-                if pid and pid not in known:
-                    known.add(pid)
-                    self._open(pid)
-        client.close()
-
-    def _open(self, pid: int) -> None:
-        with open("/proc/thread-self/ns/net") as ours, open(f"/proc/{pid}/ns/net") as theirs:
-            _enter(theirs.fileno())
-            try:
-                listener = socket.create_server(self._target)
-            finally:
-                _enter(ours.fileno())
-        self._listeners.append(listener)
-        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
-
-    def _serve(self, listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                inside, _ = listener.accept()
-                outside = socket.create_connection(self._target)
-                for source, sink in ((inside, outside), (outside, inside)):
-                    threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
-
-
-def _enter(namespace: int) -> None:
-    """This thread's network namespace (setns(2); CLONE_NEWNET)."""
-    if ctypes.CDLL(None, use_errno=True).setns(namespace, 0x40000000):
-        raise OSError(ctypes.get_errno(), "setns")
-
-
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while content := source.recv(65536):
-            sink.sendall(content)
-    with contextlib.suppress(OSError):
-        sink.shutdown(socket.SHUT_WR)
-
-
 @pytest.fixture(scope="module")
 def shared_namespace() -> Iterator[Namespace]:
     made = Namespace()
@@ -166,7 +98,7 @@ def machine(
     made.tool("df", "echo Filesystem; echo '/dev/vda 1000000000 1 900000000 1% /'")
     # Every program that docker is started with, and its environment, as any process of the machine could read them.
     made.tool("docker", f'{{ echo "$*"; env; }} >>"{tmp_path}/seen"; PATH={os.environ["PATH"]} exec docker "$@"')
-    with Door(engine, platform):
+    with Door(engine, platform._server.server_address[:2]):
         yield made
 
 
