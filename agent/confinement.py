@@ -32,6 +32,10 @@ IMAGE_VOLUME_BYTES = 64 * 1024 * 1024
 ENGINE_LOG_SLACK = 1024 * 1024
 
 BRIDGE_PREFIX = "gpx"
+# Whom a job with a network asks for names, by way of the engine. Without them the engine would ask the machine's own servers,
+# and where these listen on the machine itself (dnsmasq, unbound) it would do so from there, past the egress rules: a job could
+# learn the names of the owner's network. `egress.nft` sends questions to private servers to the first of them.
+JOB_RESOLVERS = ("1.1.1.1", "1.0.0.1")
 GPU_CAPABILITIES = ("gpu", "compute", "utility")
 NO_GPU = "void"
 

@@ -8,6 +8,7 @@ from agent.confinement import (
     ENGINE_LOG_SLACK,
     GPU_CAPABILITIES,
     IMAGE_VOLUME_BYTES,
+    JOB_RESOLVERS,
     SCRATCH,
     TMP_BYTES,
     WORKSPACE,
@@ -60,12 +61,16 @@ def host_config_check(
         "Ulimits": Exactly([[{"Name": "core", "Soft": 0, "Hard": 0}]]),
         "LogConfig": Table({"Type": Exactly(["local"]), "Config": _LogOptions()}, frozenset({"Type", "Config"})),
         "Tmpfs": _Tmpfs(image_volumes),
+        "Dns": Exactly([[], list(JOB_RESOLVERS)]),
         "Init": Exactly([True]),
         "DeviceRequests": gpus,
     }
     checked: dict[str, Any] = Table(rules, frozenset(_REQUIRED.split())).check(value, "HostConfig")
     if checked["MemorySwap"] != checked["Memory"]:
         raise Refused("HostConfig.MemorySwap", shown(checked["MemorySwap"]), "the same as Memory: no swap")
+    resolvers = list(JOB_RESOLVERS) if checked["NetworkMode"] != "none" else []
+    if checked.get("Dns", []) != resolvers:
+        raise Refused("HostConfig.Dns", shown(checked.get("Dns")), shown(resolvers))
     return checked, gpus.uuids
 
 

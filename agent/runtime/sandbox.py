@@ -9,6 +9,7 @@ from agent.confinement import (
     ENGINE_LOG_SLACK,
     GPU_CAPABILITIES,
     IMAGE_VOLUME_BYTES,
+    JOB_RESOLVERS,
     LABEL_ATTEMPT,
     LABEL_JOB,
     LABEL_LOG_LIMIT,
@@ -77,6 +78,7 @@ def host_config(
         "init": True,
         "restart_policy": {"Name": "no"},
         "network_mode": network,
+        **({} if network == "none" else {"dns": list(JOB_RESOLVERS)}),
         "ipc_mode": "private",
         # The `local` driver keeps bytes as they are; json-file would replace what is not UTF-8.
         "log_config": LogConfig(

@@ -24,7 +24,8 @@ fi
 
 
 class DockerEngine:
-    """`live_restore`: containers outlive the engine. `gpus`: it can hand out GPUs. `mirror`: what answers for docker.io.
+    """`live_restore`: containers outlive the engine. `gpus`: it can hand out GPUs. `mirror`: what answers for docker.io;
+    `resolvers`: what it reads as the machine's resolv.conf.
 
     The agent's way to it leads through a guard of its own, with `registries` and `guard_options`.
     """
@@ -37,9 +38,10 @@ class DockerEngine:
         mirror: str | None = None,
         registries: tuple[str, ...] = (),
         guard_options: tuple[str, ...] = (),
+        resolvers: str | None = None,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="gpx-dk-"))
-        self.live_restore, self.mirror = live_restore, mirror
+        self.live_restore, self.mirror, self.resolvers = live_restore, mirror, resolvers
         self.process: subprocess.Popen[bytes] | None = None
         self.guard = GuardProcess(self.folder, self.folder / "docker.sock", registries, *guard_options)
         tools = self.folder / "bin"
@@ -67,6 +69,10 @@ class DockerEngine:
         command += ["--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=overlay2"]
         command += ["--shutdown-timeout", "3", *(["--live-restore"] if self.live_restore else [])]
         command += ["--registry-mirror", self.mirror] if self.mirror else []
+        if self.resolvers is not None:
+            (self.folder / "resolv.conf").write_text(self.resolvers)
+            covered = f"mount --bind {self.folder}/resolv.conf /etc/resolv.conf"
+            command = ["unshare", "--mount", "sh", "-c", f'{covered} && exec "$@"', "sh", *command]
         with open(self.folder / "dockerd.log", "ab") as journal:
             self.process = subprocess.Popen(
                 command,

@@ -120,6 +120,7 @@ CREATE: list[tuple[str, Any]] = [
     ("HostConfig/Links", ["{stranger}:db"]),
     ("HostConfig/ExtraHosts", ["registry:192.0.2.1"]),
     ("HostConfig/Dns", ["192.0.2.1"]),
+    ("HostConfig/Dns", ["1.1.1.1", "1.0.0.1"]),  # It has no network.
     ("HostConfig/DnsOptions", ["ndots:1"]),
     ("HostConfig/DnsSearch", ["corp"]),
     ("HostConfig/GroupAdd", ["0"]),

@@ -86,7 +86,7 @@ def test_a_job_gets_a_network_only_behind_the_rules(
     eventually(lambda: platform.last_sync().degraded == (), "it takes jobs again", timeout_s=120)
     assert platform.events_of("orphan") == []
     client = engine.client()
-    eventually(lambda: client.containers.list(all=True) == client.volumes.list() == [], "nothing is left", timeout_s=60)
+    eventually(lambda: client.api.containers(all=True) == client.volumes.list() == [], "nothing is left", timeout_s=60)
     eventually(lambda: "gpx" not in namespace.run("ip link show"), "no bridge is left", timeout_s=60)
     client.close()
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent.config import Settings
-from agent.confinement import bridge_name
+from agent.confinement import JOB_RESOLVERS, bridge_name
 from agent.errors import AgentError
 from agent.guard.calls import NEWEST, OLDEST
 from agent.guard.server import MAX_CONNECTIONS
@@ -313,6 +313,9 @@ def test_a_job_gets_a_bridge_that_the_egress_rules_can_name(scene: Scene) -> Non
     assert interface.name.startswith("gpx")
     assert len(interface.name) == 15
     joined = hostile.changed(scene.body, "HostConfig/NetworkMode", name)
+    status, answer = scene.ask("POST", f"{API}/containers/create?name={name}", joined)
+    assert (status, "guard: HostConfig.Dns" in answer["message"]) == (403, True)
+    joined = hostile.changed(joined, "HostConfig/Dns", list(JOB_RESOLVERS))
     assert scene.ask("POST", f"{API}/containers/create?name={name}", joined)[0] == 201
     assert scene.ask("DELETE", f"{API}/containers/{name}?v=1")[0] == 204
     assert scene.ask("DELETE", f"{API}/networks/{name}")[0] == 204

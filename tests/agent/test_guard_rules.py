@@ -87,6 +87,7 @@ HOST_CONFIG = frozenset(
         "PublishAllPorts",
         "AutoRemove",
         "NetworkMode",
+        "Dns",
         "RestartPolicy",
         "CapDrop",
         "SecurityOpt",
@@ -141,6 +142,7 @@ def is_safe(body: dict[str, Any]) -> bool:
         and not host.get("PublishAllPorts")
         and host["ReadonlyRootfs"] is True
         and host["NetworkMode"] in ("none", ORDER.name)
+        and host.get("Dns", []) == (["1.1.1.1", "1.0.0.1"] if host["NetworkMode"] == ORDER.name else [])
         and host["IpcMode"] == "private"
         and host.get("RestartPolicy", {"Name": "no"})["Name"] == "no"
         and 0 < host["Memory"] == host["MemorySwap"] <= 2**34

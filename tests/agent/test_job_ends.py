@@ -195,6 +195,6 @@ def test_nothing_is_left_of_any_of_them(scene: Scene) -> None:
         scene.end(name)
     client = docker.DockerClient(base_url=scene.engine.address)
     try:
-        eventually(lambda: client.containers.list(all=True) == client.volumes.list() == [], "nothing is left", 60)
+        eventually(lambda: client.api.containers(all=True) == client.volumes.list() == [], "nothing is left", 60)
     finally:
         client.close()
