@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -23,8 +25,11 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
 }
 """Marker → programs; bin/test names the Debian packages they come from."""
 SYSTEM_PYTHON = "/usr/bin/python3"
+_OF_ITS_OWN = Path(sys.prefix) / "torch" / "bin" / "python"
+TORCH_PYTHON = str(_OF_ITS_OWN) if _OF_ITS_OWN.exists() else SYSTEM_PYTHON
+"""The environment that bin/test makes where pip finds torch for the processor, else the system's Python (`bin/test --deep`)."""
 MODULES: dict[str, tuple[str, ...]] = {"torch": ("torch", "numpy")}
-"""Marker → modules of the system's Python: torch is half a gigabyte, and comes with `bin/test --deep` only."""
+"""Marker → modules of TORCH_PYTHON. Only deep runs miss them: others do without where torch is not cheap to have."""
 
 NEED_ROOT = {"engine", "netfilter"}
 """dockerd, and network namespaces."""
@@ -35,7 +40,7 @@ _skipped: list[str] = []
 
 def missing(marker: str) -> list[str]:
     if marker in MODULES:
-        return [f"{name} (for {SYSTEM_PYTHON})" for name in MODULES[marker] if not _importable(name)]
+        return [f"{name} (for {TORCH_PYTHON})" for name in MODULES[marker] if not _importable(name)]
     lacking = [program for program in PROGRAMS[marker] if shutil.which(program, path=_SEARCH) is None]
     if marker in NEED_ROOT and os.geteuid() != 0:
         lacking.append("root")
@@ -44,17 +49,22 @@ def missing(marker: str) -> list[str]:
 
 @cache
 def _importable(module: str) -> bool:
-    """Whether the system's Python finds the module; it is not imported, which would take seconds."""
+    """Whether torch's Python finds the module; it is not imported, which would take seconds."""
     ask = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
     try:
-        return subprocess.run([SYSTEM_PYTHON, "-I", "-c", ask], check=False, capture_output=True).returncode == 0
+        return subprocess.run([TORCH_PYTHON, "-I", "-c", ask], check=False, capture_output=True).returncode == 0
     except OSError:
         return False
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     used = {marker for item in items for marker in (*PROGRAMS, *MODULES) if item.get_closest_marker(marker)}
     lacking = {marker: missing(marker) for marker in used}
+    if os.environ.get("GPUNEX_DEEP") != "1":
+        without = {marker for marker in MODULES if lacking.get(marker)}
+        left_out = [item for item in items if any(item.get_closest_marker(marker) for marker in without)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         for marker, names in lacking.items():
             if names and item.get_closest_marker(marker):

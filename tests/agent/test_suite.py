@@ -20,7 +20,7 @@ from agent_protocol.reasons import BENCHMARK_FAILURES
 from tests.agent import nvml
 from tests.agent.host import ROOT
 from tests.agent.suite import suite_run
-from tests.needs import SYSTEM_PYTHON
+from tests.needs import SYSTEM_PYTHON, TORCH_PYTHON
 
 SEED = "0f" * 32
 NONCE = "n1"
@@ -63,9 +63,8 @@ def test_plain_python_brings_the_very_same_roots() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.deep
 def test_torch_brings_the_very_same_roots() -> None:
-    assert check(ON_TORCH, SYSTEM_PYTHON) == check(ON_NUMPY)
+    assert check(ON_TORCH, TORCH_PYTHON) == check(ON_NUMPY)
 
 
 def test_figures_are_said_one_by_one_with_their_spread() -> None:
@@ -81,7 +80,6 @@ def test_figures_are_said_one_by_one_with_their_spread() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.deep
 def test_every_precision_that_torch_multiplies_in_brings_the_same_integers() -> None:
     """On a processor as on a card: FP32, BF16 and FP16 hold the sums exactly. n is small, as FP16 is emulated here."""
     code = (
@@ -96,15 +94,14 @@ def test_every_precision_that_torch_multiplies_in_brings_the_same_integers() -> 
         "b.multiply(*matrices_of(b, seed, n, 'tf32'), 'tf32'); print(torch.backends.cuda.matmul.allow_tf32)\n"
     )
     done = subprocess.run(
-        [SYSTEM_PYTHON, "-c", code], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+        [TORCH_PYTHON, "-c", code], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["1", "False", "True"], done.stderr
 
 
 @pytest.mark.torch
-@pytest.mark.deep
 def test_without_cuda_torch_says_so() -> None:
-    said = suite_run("figures", python=SYSTEM_PYTHON)
+    said = suite_run("figures", python=TORCH_PYTHON)
     assert (said.code, said.lines) == (1, [{"event": "failed", "reason": "no_cuda"}])
 
 

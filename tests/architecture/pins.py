@@ -12,6 +12,7 @@ FILES = (
     "requirements-tools.txt",
     "requirements-start.txt",
     "requirements-dev.txt",
+    "requirements-torch.txt",
     "agent/requirements.txt",
 )
 

@@ -21,11 +21,11 @@ from core import clock
 from gpunex import agent_bench
 from tests.factories.benchmarks import commit_for, machine_made, opening_for, proof_answer, provider_made, run_offered
 from tests.gpunex.hosts import Host, event
-from tests.needs import SYSTEM_PYTHON
+from tests.needs import TORCH_PYTHON
 
 pytestmark = pytest.mark.django_db
 NUMPY = (sys.executable, ("--device", "cpu", "--backend", "numpy", "--quick"))
-TORCH = (SYSTEM_PYTHON, ("--device", "cpu", "--backend", "torch", "--quick"))
+TORCH = (TORCH_PYTHON, ("--device", "cpu", "--backend", "torch", "--quick"))
 
 
 def offered(user: User, *, simulated: bool = True) -> tuple[Host, Run]:
