@@ -60,7 +60,7 @@ def engine(shared_engine: DockerEngine) -> Iterator[DockerEngine]:
         for volume in client.volumes.list():
             volume.remove(force=True)
         client.networks.prune()
-        return not client.volumes.list() and not client.containers.list(all=True)
+        return not client.volumes.list() and not client.containers.list(all=True, ignore_removed=True)
 
     eventually(is_clean, "nothing is left", timeout_s=60)
     client.close()
@@ -115,7 +115,7 @@ def life(engine: DockerEngine, name: str = "gpunex-agent") -> Any:
 def names(engine: DockerEngine) -> set[str]:
     client = engine.client()
     try:
-        return {container.name for container in client.containers.list(all=True)}
+        return {container.name for container in client.containers.list(all=True, ignore_removed=True)}
     finally:
         client.close()
 
@@ -257,7 +257,7 @@ def test_a_dry_run_leaves_no_trace(
 
     def everything() -> tuple[object, ...]:
         images = {image.id for image in client.images.list()}
-        return images, client.containers.list(all=True), client.volumes.list()
+        return images, client.containers.list(all=True, ignore_removed=True), client.volumes.list()
 
     before = everything()
     done = machine.install("--dry-run", GPUNEX_TOKEN=TOKEN)
