@@ -164,7 +164,7 @@ class JobForm(forms.Form):
         (_("Where"), ("gpu_model", "gpu_count", "max_rate", "region", "country", "min_reliability")),
         (_("Limits"), ("time_limit_s", "disk_gb", "max_attempts", "disconnect_grace_s")),
     )
-    WIDE = ("command", "environment", "secrets")
+    WIDE = ("name", "command", "environment", "secrets")
 
     def __init__(self, *arguments: Any, listing: Listing | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
