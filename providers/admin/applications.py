@@ -18,8 +18,8 @@ from unfold.widgets import (
 )
 
 from core import clock
+from core.verbs import ReasonForm, Verb, VerbsAdmin
 from providers import services
-from providers.admin.verbs import ReasonForm, Verb, VerbsAdmin
 from providers.models import Application, Tier
 from providers.selectors import application_checks, application_proposal, application_timeline, business_days
 from providers.selectors.applications import PROMISE_BUSINESS_DAYS

@@ -12,8 +12,8 @@ from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminSelectWidget
 
 from core import clock
+from core.verbs import ConfirmForm, ReasonForm, Verb, VerbsAdmin
 from providers import services
-from providers.admin.verbs import ConfirmForm, ReasonForm, Verb, VerbsAdmin
 from providers.models import EnrolmentToken, Gpu, GpuModel, Machine, Provider
 from providers.selectors import machines_short
 from providers.shortfalls import SENTENCES
