@@ -62,3 +62,9 @@ def format_usdc(amount_micro: int, *, places: int = 2) -> str:
     whole, fraction = divmod(abs(amount_micro), MICRO)
     digits = f"{fraction:06d}".rstrip("0").ljust(places, "0")
     return f"{sign}{whole:,}.{digits}" if digits else f"{sign}{whole:,}"
+
+
+def format_cents(cents: int) -> str:
+    """A currency's cents as decimal text: ``1,234.05``."""
+    whole, rest = divmod(abs(cents), 100)
+    return f"{'-' if cents < 0 else ''}{whole:,}.{rest:02d}"

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from core import clock
 from core.badges import badge
-from core.money import format_usdc
+from core.money import format_cents, format_usdc
 
 register = template.Library()
 
@@ -26,6 +26,12 @@ UNKNOWN = "–"
 def usdc(amount_micro: int | None, places: int = 2) -> str:
     """Micro-USDC as text; unknown is a dash, never 0."""
     return UNKNOWN if amount_micro is None else format_usdc(amount_micro, places=places)
+
+
+@register.filter
+def cents(amount: int | None) -> str:
+    """A currency's cents as text; unknown is a dash."""
+    return UNKNOWN if amount is None else format_cents(amount)
 
 
 def _time_element(at: datetime, text: str, hover: str) -> SafeString:
