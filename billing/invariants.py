@@ -63,6 +63,12 @@ class DocumentsHaveNoGaps(Invariant):
         return [self.violation(subject, sentence) for subject, sentence in integrity.series_broken()]
 
 
+class BankIsPosted(_Books):
+    """A bank payout is paid by one booked debit, at its own rate, to the cent; the bank account is what was booked."""
+
+    name = "billing.bank"
+
+
 class TreasuryIsOnChain(Invariant):
     """Vault and hot wallet hold what the books say. Without a chain or an answer nothing is known, and nothing found."""
 

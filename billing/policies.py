@@ -12,6 +12,8 @@ DEFAULTS: dict[str, int] = {
     "payout_minimum_weekly_micro": 25 * MICRO,
     # A month collects more, so the floor only keeps out what the network fee would eat.
     "payout_minimum_monthly_micro": 1 * MICRO,
+    # A bank transfer costs its fee, and a cent's rounding, however small it is.
+    "payout_minimum_bank_monthly_micro": 25 * MICRO,
     # Time for a customer to see a charge and complain before it is payable.
     "maturing_seconds": 48 * HOUR,
     # New providers wait longer: the first weeks are when stolen cards and broken hosts show.
@@ -30,6 +32,8 @@ DEFAULTS: dict[str, int] = {
 DEMO: dict[str, int] = {
     "payout_minimum_weekly_micro": MICRO // 100,
     "payout_minimum_monthly_micro": MICRO // 100,
+    # Worth a euro cent at any rate: there are no fractions of one.
+    "payout_minimum_bank_monthly_micro": MICRO // 10,
     "maturing_seconds": 0,
     "maturing_new_provider_seconds": 0,
     "destination_cool_down_seconds": 0,

@@ -57,6 +57,28 @@ ATTEMPT = Moves(
 ATTEMPT_LIVE = ("signed", "sent", "unknown", "landed")
 """While an attempt is in one of these, no second one exists and the payout cannot be cancelled (the database sees to it)."""
 
+BANK_LINE = Moves(
+    "state",
+    {
+        # In a file that the bank may have. Only a booked debit settles it; what the bank says beforehand does not.
+        "written": {"accepted", "settled", "rejected", "absent"},
+        # The bank said yes (pain.002). It may still say no.
+        "accepted": {"settled", "rejected", "absent"},
+        "settled": {"returned"},
+        # The bank said no: the payout may get a new line in a new file.
+        "rejected": set(),
+        # Two people saw that the bank never had it, or never will pay it.
+        "absent": set(),
+        # Paid, and come back: the money is payable again by a transfer of its own.
+        "returned": set(),
+    },
+)
+
+BANK_LINE_LIVE = ("written", "accepted")
+"""While a line is in one of these the bank may pay it: its payout has no second one and cannot be cancelled."""
+
+BANK_ENTRY = Moves("state", {"suspense": {"matched", "resolved"}, "matched": set(), "resolved": set()})
+
 HOLD = Moves("state", {"open": {"captured", "released"}, "captured": set(), "released": set()})
 
 DESTINATION = Moves("state", {"active": {"replaced"}, "replaced": set()})

@@ -32,6 +32,13 @@ def payouts_run() -> None:
         services.payouts_run(as_of=now.date(), now=now)
 
 
+@shared_task(name="billing.bank_runs_plan", queue="money")
+def bank_runs_plan() -> None:
+    """A euro rate was confirmed: plan what waited for it, without waiting for the next hour."""
+    now = clock.now()
+    services.payouts_run(as_of=now.date(), now=now)
+
+
 @shared_task(name="billing.payout_run_start", queue="money")
 def payout_run_start(run_id: str) -> None:
     services.payout_run_start(run_id=UUID(run_id), now=clock.now())

@@ -65,6 +65,7 @@ STATUSES: dict[str, tuple[str, str | Promise]] = {
     "awaiting_release": (BUSY, _("Waiting for release")),
     "ready": (BUSY, _("Ready to send")),
     "blocked": (WARN, _("Held up")),
+    "returned": (WARN, _("Came back")),
     "reserved": (BUSY, _("Reserved")),
     "held": (WARN, _("Held")),
     "sending": (BUSY, _("Sending")),

@@ -48,8 +48,20 @@ GROUPS: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
             (_("Ledger accounts"), "account_balance", "billing.account"),
             (_("Transfers"), "swap_horiz", "billing.transfer"),
             (_("Holds"), "lock_clock", "billing.hold"),
-            (_("Payout wallets"), "wallet", "billing.destination"),
+            (_("Payout destinations"), "wallet", "billing.destination"),
             (_("Payout switches"), "toggle_on", "billing.payoutswitch"),
+        ),
+    ),
+    (
+        _("Bank"),
+        (
+            (_("Payment files"), "description", "billing.bankfile"),
+            (_("Euro rates"), "euro", "billing.eurrate"),
+            (_("Bank messages"), "mark_email_read", "billing.bankmessage"),
+            (_("Bank entries and suspense"), "rule", "billing.bankentry"),
+            (_("Decisions of two"), "group", "billing.bankdecision"),
+            (_("Bank lines"), "list_alt", "billing.bankline"),
+            (_("Who saw bank data"), "visibility", "billing.disclosure"),
         ),
     ),
     (

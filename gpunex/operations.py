@@ -139,7 +139,7 @@ def _fleet() -> Iterator[Duty]:
 
 def _money(money: MoneyWaiting) -> Iterator[Duty]:
     permission = "billing.view_payout"
-    release = _list("billing_payoutrun", status__exact="planned")
+    release = _list("billing_payout", status__exact="awaiting_release")
     amount = _amount(money.release.number, money.release.amount_micro)
     yield Duty(_("Payouts to release"), money.release.number, amount, release, permission)
     stuck = _list("billing_payout", status__exact="blocked")
@@ -148,9 +148,21 @@ def _money(money: MoneyWaiting) -> Iterator[Duty]:
     suspense = _list("billing_deposit", state__exact="suspense")
     amount = _amount(money.suspense.number, money.suspense.amount_micro)
     yield Duty(_("Deposits of nobody"), money.suspense.number, amount, suspense, "billing.view_deposit")
+    yield from _bank(money)
     switch = _list("billing_payoutswitch")
     frozen = int(bool(money.frozen))
     yield Duty(_("Payouts frozen"), frozen, money.frozen, switch, "billing.view_payoutswitch", urgent=True)
+
+
+def _bank(money: MoneyWaiting) -> Iterator[Duty]:
+    suspense, decisions = _list("billing_bankentry"), _list("billing_bankdecision", confirmed_at__isempty="1")
+    yield Duty(_("Bank entries of nobody"), money.bank_suspense, "", suspense, "billing.view_bankentry", urgent=True)
+    detail = _("Files, euro rates and decisions.")
+    yield Duty(_("Bank: a second person"), money.bank_second, detail, decisions, "billing.view_bankdecision")
+    detail = _("Enter and confirm today's rate, once banks are open.")
+    yield Duty(
+        _("Runs that wait for a euro rate"), money.bank_rate, detail, _list("billing_eurrate"), "billing.view_eurrate"
+    )
 
 
 def _amount(number: int, amount_micro: int) -> str:

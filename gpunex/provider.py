@@ -87,6 +87,6 @@ def _todos(provider: Provider, figures: FleetFigures, attention: FleetPage) -> l
         url = reverse(worst.url_name) if worst.url_name else page
         found.append(ToDo(row.machine.name, f"{worst.what} {worst.next}".strip(), url))
     if figures.machines and destination_of(provider.party) is None:
-        text = _("Set a payout wallet: without one nothing can be paid out.")
+        text = _("Set a payout wallet or a bank account: without one nothing can be paid out.")
         found.append(ToDo(_("Earnings"), text, reverse("marketplace_earnings") + "#wallet"))
     return found

@@ -188,6 +188,12 @@ SOLANA_EXPLORER_URL = env.text("SOLANA_EXPLORER_URL", "")
 PAYOUT_SCREENER = env.text("PAYOUT_SCREENER", "billing.services.payouts.screening.LocalListScreener" if DEMO else "")
 """Dotted path of who answers "clear" before money leaves. Without one, nothing is paid."""
 
+# -- Bank ------------------------------------------------------------------------------------------------------------
+BANK_SEPA_IBAN = env.text("BANK_SEPA_IBAN", "DE89370400440532013000" if DEMO else "")
+"""The euro account that bank payouts leave from (the demo's is the textbook's example). Empty: nobody is paid by bank."""
+BANK_SEPA_BIC = env.text("BANK_SEPA_BIC", "COBADEFFXXX" if DEMO else "")
+BANK_SEPA_HOLDER = env.text("BANK_SEPA_HOLDER", "GPUnex" if DEMO else "")
+
 # -- Accounts and mail ------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]

@@ -39,6 +39,7 @@ INVARIANTS: list[str] = [
     "billing.invariants.CheckpointsAddUp",
     "billing.invariants.DepositsArePosted",
     "billing.invariants.DocumentsHaveNoGaps",
+    "billing.invariants.BankIsPosted",
     "billing.invariants.TreasuryIsOnChain",
     "marketplace.invariants.AttemptsHoldTheirGpus",
     "marketplace.invariants.ChargesAddUp",

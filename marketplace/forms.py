@@ -272,6 +272,17 @@ class WalletForm(forms.Form):
     address = forms.CharField(label=_("Solana wallet address"), max_length=64)
 
 
+class BankAccountForm(forms.Form):
+    """The holder is no field: it is the name on the approved application."""
+
+    account = forms.CharField(
+        label=_("IBAN"),
+        max_length=42,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+        help_text=_("An account in the euro payments area, in the name shown here."),
+    )
+
+
 class SignatureForm(forms.Form):
     address = forms.CharField(max_length=64, widget=forms.HiddenInput)
     signature = forms.CharField(

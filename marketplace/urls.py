@@ -20,6 +20,7 @@ urlpatterns = [
     path("provider/pricing/", pricing.pricing, name="marketplace_pricing"),
     path("provider/earnings/", earnings.earnings, name="marketplace_earnings"),
     path("provider/earnings/destination/", earnings.destination, name="marketplace_destination"),
+    path("provider/earnings/bank/", earnings.bank_destination, name="marketplace_bank_destination"),
     path("provider/machines/", fleet.fleet, name="marketplace_fleet"),
     path("provider/machines/with-ticked/<slug:action>/", fleet.fleet_act, name="marketplace_fleet_act"),
     path("provider/machines/<uuid:machine_id>/describe/", fleet.machine_describe, name="marketplace_machine_describe"),

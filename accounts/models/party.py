@@ -21,6 +21,8 @@ class Party(BaseModel):
     kind = models.CharField(max_length=16, choices=Kind, default=Kind.PERSON)
     handle = models.SlugField(max_length=40, unique=True)
     """What others see of a party: never a name or an address."""
+    legal_name = models.CharField(max_length=140, blank=True, db_default="", default="")
+    """Who it is before a bank: the company's or the person's name that a reviewer has approved. Shown to nobody else."""
     status = models.CharField(max_length=16, choices=Status, default=Status.ACTIVE)
 
     class Meta:

@@ -4,7 +4,7 @@ from accounts.services.notifications import (
     notification_send,
     notifications_read_all,
 )
-from accounts.services.users import user_language_set, user_profile_set, user_register
+from accounts.services.users import party_legal_name_set, user_language_set, user_profile_set, user_register
 
 __all__ = [
     "mail_queue",
@@ -14,6 +14,7 @@ __all__ = [
     "notification_read",
     "notification_send",
     "notifications_read_all",
+    "party_legal_name_set",
     "user_language_set",
     "user_profile_set",
     "user_register",

@@ -57,3 +57,8 @@ def user_profile_set(*, user: User, name: str, language: str, time_zone: str) ->
 def user_language_set(*, user: User, language: str) -> None:
     """The language we write to the person in. Raises Invalid for one we do not speak."""
     user_profile_set(user=user, name=user.name, language=language, time_zone=user.time_zone)
+
+
+def party_legal_name_set(*, party: Party, name: str) -> None:
+    """Who a party is before a bank, as a reviewer has approved it. Destinations that exist keep theirs."""
+    Party.objects.filter(pk=party.pk).update(legal_name=" ".join(name.split())[:140])

@@ -38,6 +38,9 @@ class DepositRequestSerializer(serializers.Serializer):
 
 
 class PayoutSerializer(serializers.Serializer):
+    """``rail`` is usdc or bank. By bank: ``amount_cents`` of ``currency``, the ``reference`` on the payee's statement, and
+    the business day it is ``expected_on``; its address is masked. A payout that was paid and came back is ``returned``."""
+
     id = serializers.UUIDField()
     period_start = serializers.DateField()
     period_end = serializers.DateField()
@@ -49,6 +52,12 @@ class PayoutSerializer(serializers.Serializer):
     signature = serializers.CharField()
     link = serializers.CharField()
     statement_id = serializers.UUIDField(allow_null=True)
+    rail = serializers.CharField()
+    amount_cents = serializers.IntegerField(allow_null=True)
+    currency = serializers.CharField()
+    reference = serializers.CharField()
+    expected_on = serializers.DateField(allow_null=True)
+    returned = serializers.BooleanField()
 
 
 class PayoutsSerializer(serializers.Serializer):

@@ -1,4 +1,5 @@
 from billing.models.account import SOL, USDC, Account
+from billing.models.bank import BankDecision, BankEntry, BankFile, BankLine, BankMessage, Disclosure
 from billing.models.deposit import Deposit, DepositIntent, ReaderCursor
 from billing.models.destination import Destination, DestinationChallenge, Rail
 from billing.models.document import Document, DocumentSeries
@@ -6,12 +7,18 @@ from billing.models.hold import Hold
 from billing.models.ledger import BalanceCheckpoint, CreditedUsage, EarningLine, Posting, PostingFence, Transfer
 from billing.models.payout import Cycle, Payout, PayoutApproval, PayoutAttempt, PayoutCycle, PayoutRun, PayoutSwitch
 from billing.models.policy import FeeRate, PolicyRow
+from billing.models.rate import EurRate
 
 __all__ = [
     "SOL",
     "USDC",
     "Account",
     "BalanceCheckpoint",
+    "BankDecision",
+    "BankEntry",
+    "BankFile",
+    "BankLine",
+    "BankMessage",
     "CreditedUsage",
     "Cycle",
     "Deposit",
@@ -20,7 +27,9 @@ __all__ = [
     "DestinationChallenge",
     "Document",
     "DocumentSeries",
+    "Disclosure",
     "EarningLine",
+    "EurRate",
     "FeeRate",
     "Hold",
     "Payout",

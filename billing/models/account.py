@@ -17,7 +17,10 @@ class Account(models.Model):
     So a customer's 10 USDC are +10 on ``customer`` and −10 on ``deposits_clearing`` (the vault), and a paid payout is −x
     on ``payout_in_flight`` and +x on ``treasury`` (the hot wallet has x less). Everything sums to zero per asset.
 
-    Amounts count the asset's smallest unit: micro-USDC, lamports. ``balance`` and ``held`` are kept for ``live``
+    ``bank`` is to euros what ``treasury`` is to USDC; what is changed goes through ``trading``, which has an account per
+    asset, so that every asset still adds up to zero by itself.
+
+    Amounts count the asset's smallest unit: micro-USDC, lamports, euro cents. ``balance`` and ``held`` are kept for ``live``
     accounts only (those that authorise something); the others are sums, so that nobody queues for their row.
     ``balance`` is written by a trigger on postings and by nothing else.
     """
@@ -34,6 +37,9 @@ class Account(models.Model):
         RENT = "rent", _("Token account rent")
         SUSPENSE = "suspense", _("Suspense")
         CAPITAL = "capital", _("Operator's capital in the hot wallet")
+        TRADING = "trading", _("Currency trading")
+        BANK = "bank", _("Bank account")
+        BANK_CHARGES = "bank_charges", _("Bank charges")
 
     LIVE_KINDS = (Kind.CUSTOMER, Kind.PROVIDER_PAYABLE, Kind.PAYOUT_IN_FLIGHT)
 

@@ -4,6 +4,7 @@ from django.db import models
 from django.db.models import Q
 
 from accounts.models import Party
+from billing.rails.base import masked
 from core.models import BaseModel
 
 
@@ -13,7 +14,8 @@ class Rail(models.TextChoices):
 
 
 class Destination(BaseModel):
-    """Where a party is paid: a wallet it has proven to hold. One active per party; older ones stay as history."""
+    """Where a party is paid: a wallet it has proven to hold, or a bank account in its own name. One active per party; older
+    ones stay as history. ``address`` is the wallet's address or the IBAN."""
 
     class State(models.TextChoices):
         ACTIVE = "active"
@@ -22,6 +24,10 @@ class Destination(BaseModel):
     party = models.ForeignKey(Party, on_delete=models.PROTECT, related_name="destinations")
     rail = models.CharField(max_length=8, choices=Rail, default=Rail.USDC)
     address = models.CharField(max_length=64)
+    scheme = models.CharField(max_length=16, blank=True, db_default="", default="")
+    """The bank rail's name (``billing.rails.RAILS``); empty for a wallet."""
+    holder = models.CharField(max_length=140, blank=True, db_default="", default="")
+    """Whose bank account it is: the party's legal name then; empty for a wallet."""
     state = models.CharField(max_length=16, choices=State, default=State.ACTIVE)
     usable_from = models.DateTimeField()
 
@@ -29,11 +35,16 @@ class Destination(BaseModel):
         constraints = [
             models.UniqueConstraint(
                 fields=["party"], condition=Q(state="active"), name="billing_destination_one_active"
-            )
+            ),
+            models.CheckConstraint(
+                condition=Q(rail="bank") & ~Q(scheme="") & ~Q(holder="") | ~Q(rail="bank") & Q(scheme="", holder=""),
+                name="billing_destination_bank_has_holder",
+            ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.rail} {self.address}"
+        # Shown in titles and logs, where a whole bank account number has no business.
+        return f"{self.rail} {masked(self.address) if self.rail == Rail.BANK else self.address}"
 
 
 class DestinationChallenge(BaseModel):

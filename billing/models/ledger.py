@@ -33,6 +33,8 @@ class Transfer(BaseModel):
         PAYOUT_CANCELLED = "payout_cancelled"
         NETWORK_FEE = "network_fee"
         FUNDING = "funding"
+        PAYOUT_RETURNED = "payout_returned"
+        BANK_BOOKED = "bank_booked"
 
     source = models.CharField(max_length=160, unique=True)
     kind = models.CharField(max_length=24, choices=Kind)

@@ -8,6 +8,7 @@ from accounts.models import Party
 from billing.models.account import USDC
 from billing.models.destination import Destination, Rail
 from billing.models.ledger import Transfer
+from billing.models.rate import EurRate
 from billing.states import ATTEMPT_LIVE
 from core.models import BaseModel
 
@@ -49,6 +50,8 @@ class PayoutRun(BaseModel):
     status = models.CharField(max_length=16, choices=Status, default=Status.PLANNING)
     pause_reason = models.CharField(max_length=200, blank=True)
     planned_at = models.DateTimeField(null=True)
+    bank_planned_at = models.DateTimeField(null=True)
+    """When its bank payouts were planned: they wait for a day on which banks are open, and for a rate."""
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["kind", "period_start"], name="billing_payoutrun_once")]
@@ -82,6 +85,10 @@ class Payout(BaseModel):
     rail = models.CharField(max_length=8, choices=Rail)
     destination = models.ForeignKey(Destination, on_delete=models.PROTECT, related_name="payouts")
     address = models.CharField(max_length=64)
+    amount_cents = models.BigIntegerField(null=True)
+    """What the bank is to pay, in the currency's cents: exactly what ``amount_micro`` buys. Null for a wallet."""
+    currency = models.CharField(max_length=3, blank=True, db_default="", default="")
+    eur_rate = models.ForeignKey(EurRate, on_delete=models.PROTECT, null=True, related_name="payouts")
     status = models.CharField(max_length=20, choices=Status, default=Status.AWAITING_RELEASE)
     note = models.CharField(max_length=200, blank=True)
     """Why it is blocked or unknown, in words for staff."""
@@ -96,6 +103,11 @@ class Payout(BaseModel):
         constraints = [
             models.UniqueConstraint(fields=["run", "party"], name="billing_payout_once_per_run"),
             models.CheckConstraint(condition=Q(amount_micro__gt=0), name="billing_payout_positive"),
+            models.CheckConstraint(
+                condition=Q(rail="bank", amount_cents__gt=0, currency="EUR", eur_rate__isnull=False)
+                | ~Q(rail="bank") & Q(amount_cents__isnull=True, currency="", eur_rate__isnull=True),
+                name="billing_payout_bank_has_rate",
+            ),
             models.CheckConstraint(
                 condition=Q(status__in=("settled", "cancelled"), closing_transfer__isnull=False)
                 | (~Q(status__in=("settled", "cancelled")) & Q(closing_transfer__isnull=True)),
@@ -159,7 +171,7 @@ class PayoutAttempt(BaseModel):
 
 
 class PayoutApproval(BaseModel):
-    """One person's yes to exactly this payout: ``binding`` is the hash of payout, destination and amount."""
+    """One person's yes to exactly this payout: ``binding`` is the hash of payout, destination, amount and rate."""
 
     payout = models.ForeignKey(Payout, on_delete=models.PROTECT, related_name="approvals")
     approver = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="payout_approvals")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from django.db import connection
 
+from billing.selectors.bank_integrity import bank_drifted
+
 Finding = tuple[str, str]
 
 _UNBALANCED = """
@@ -153,6 +155,7 @@ CHECKS: dict[str, Callable[[], list[Finding]]] = {
     "billing.earning_lines": lines_drifted,
     "billing.checkpoints": checkpoints_drifted,
     "billing.deposits": deposits_drifted,
+    "billing.bank": bank_drifted,
 }
 
 

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from accounts.models import Party
 from billing.models import (
     Account,
+    BankLine,
     Cycle,
     Destination,
     Document,
@@ -21,9 +22,12 @@ from billing.models import (
     PayoutRun,
     PayoutSwitch,
     Posting,
+    Rail,
     Transfer,
 )
-from billing.periods import next_pay_day
+from billing.periods import next_pay_day, period_due
+from billing.rails import RAILS
+from billing.rails.base import masked
 from billing.selectors.balances import payable_of, pending_of
 from billing.selectors.policies import policy_value
 from core.cursors import cursor_decode, cursor_encode
@@ -35,7 +39,11 @@ SCOPE = "billing:payouts"
 
 @dataclass(frozen=True, slots=True)
 class PayoutRow:
-    """One payout as its payee sees it. ``signature`` and ``link`` only once it is final."""
+    """One payout as its payee sees it. ``signature`` and ``link`` (wallet) only once it is final.
+
+    A bank payout has ``amount_cents`` in ``currency``, the end-to-end ``reference`` that stands on the payee's statement,
+    ``expected_on``, the business day on which the bank books it, and ``returned`` when it came back.
+    """
 
     id: object
     period_start: date
@@ -49,6 +57,12 @@ class PayoutRow:
     link: str
     statement_id: UUID | None
     """Its statement; None until it is settled and a minute has passed."""
+    rail: str = Rail.USDC.value
+    amount_cents: int | None = None
+    currency: str = ""
+    reference: str = ""
+    expected_on: date | None = None
+    returned: bool = False
 
     @property
     def period_last(self) -> date:
@@ -68,7 +82,10 @@ def payouts_page(party: Party, *, cursor: str = "", limit: int = PAGE) -> tuple[
         Payout.objects.filter(party=party)
         .select_related("run")
         .annotate(statement_key=Subquery(statements.values("pk")[:1]))
-        .prefetch_related(Prefetch("attempts", queryset=settled, to_attr="settled"))
+        .prefetch_related(
+            Prefetch("attempts", queryset=settled, to_attr="settled"),
+            Prefetch("bank_lines", queryset=BankLine.objects.select_related("file").order_by("-n"), to_attr="lines"),
+        )
         .order_by("-created_at", "-pk")
     )
     if cursor:
@@ -86,18 +103,26 @@ def payouts_page(party: Party, *, cursor: str = "", limit: int = PAGE) -> tuple[
 def _row(payout: Payout) -> PayoutRow:
     settled: list[PayoutAttempt] = payout.settled  # type: ignore[attr-defined]
     signature = settled[0].signature if settled else ""
+    lines: list[BankLine] = payout.lines  # type: ignore[attr-defined]
+    line = lines[0] if lines else None
     return PayoutRow(
         id=payout.pk,
         period_start=payout.run.period_start,
         period_end=payout.run.period_end,
         amount_micro=payout.amount_micro,
-        address=payout.address,
+        address=masked(payout.address) if payout.rail == Rail.BANK else payout.address,
         status=payout.status,
         created_at=payout.created_at,
         settled_at=payout.settled_at,
         signature=signature,
         link=explorer_link(signature),
         statement_id=payout.statement_key,  # type: ignore[attr-defined]
+        rail=payout.rail,
+        amount_cents=payout.amount_cents,
+        currency=payout.currency,
+        reference=line.end_to_end_id if line else "",
+        expected_on=line.file.execution_date if line else None,
+        returned=line is not None and line.state == BankLine.State.RETURNED,
     )
 
 
@@ -117,14 +142,21 @@ def destination_of(party: Party) -> Destination | None:
     return Destination.objects.filter(party=party, state=Destination.State.ACTIVE).first()
 
 
+def destination_shown(destination: Destination) -> str:
+    """A wallet's address, or of a bank account what is needed to recognise it."""
+    return masked(destination.address) if destination.rail == Rail.BANK else destination.address
+
+
 def payouts_frozen() -> PayoutSwitch | None:
     """The switch that stops payouts, or None while they run."""
     latest = PayoutSwitch.objects.order_by("-id").first()
     return latest if latest is not None and latest.frozen else None
 
 
-def minimum_micro(kind: str, at: datetime) -> int:
-    return policy_value(f"payout_minimum_{kind}_micro", at)
+def minimum_micro(kind: str, at: datetime, *, rail: str = Rail.USDC) -> int:
+    """The least that is paid out; a bank account's monthly minimum is its weekly one."""
+    monthly_by_bank = kind == Cycle.MONTHLY and rail == Rail.BANK
+    return policy_value("payout_minimum_bank_monthly_micro" if monthly_by_bank else f"payout_minimum_{kind}_micro", at)
 
 
 def payable_before(payable: Account, end: datetime) -> int:
@@ -136,20 +168,28 @@ def payable_before(payable: Account, end: datetime) -> int:
 
 
 def in_flight_total() -> int:
-    """What all open payouts still have to move."""
-    total = Account.objects.filter(kind=Account.Kind.PAYOUT_IN_FLIGHT).aggregate(total=Sum("balance"))["total"]
-    return int(total or 0)
+    """What all open payouts still have to move from the hot wallet."""
+    leaving = Payout.objects.filter(status__in=Payout.OPEN, rail=Rail.USDC)
+    return int(leaving.aggregate(total=Sum("amount_micro"))["total"] or 0)
 
 
 def next_payout_on(party: Party, now: datetime) -> date:
+    """The next pay day; of a bank account the first day from then on that its rail moves money."""
     today = now.date()
-    return next_pay_day(cycle_of(party, today), today)
+    kind, destination = cycle_of(party, today), destination_of(party)
+    if destination is None or destination.rail == Rail.USDC:
+        return next_pay_day(kind, today)
+    rail = RAILS[destination.scheme]
+    due = rail.business_day(period_due(kind, today).pay_day)
+    return due if due > today else rail.business_day(next_pay_day(kind, today))
 
 
 def why_not_yet(party: Party, now: datetime) -> list[str]:
     """What stands between a party's payable balance and its next payout, in the viewer's words; empty: nothing."""
     reasons = []
-    payable, minimum = payable_of(party), minimum_micro(cycle_of(party, now.date()), now)
+    destination = destination_of(party)
+    rail = Rail.USDC if destination is None else destination.rail
+    payable, minimum = payable_of(party), minimum_micro(cycle_of(party, now.date()), now, rail=rail)
     if payable < 0:
         reasons.append(
             _("A debt of %(amount)s USDC is paid back from your next earnings.") % {"amount": format_usdc(-payable)}
@@ -159,12 +199,16 @@ def why_not_yet(party: Party, now: datetime) -> list[str]:
         reasons.append(_("Below the minimum: %(payable)s of %(minimum)s USDC.") % words)
     if (pending := pending_of(party)) > 0 and payable < minimum:
         reasons.append(_("%(amount)s USDC are still pending.") % {"amount": format_usdc(pending)})
-    destination = destination_of(party)
     if destination is None:
-        reasons.append(_("No payout wallet is set."))
+        reasons.append(_("No payout destination is set: neither a wallet nor a bank account."))
     elif destination.usable_from > now:
         when = formats.date_format(timezone.localtime(destination.usable_from), "DATETIME_FORMAT")
-        reasons.append(_("The new payout wallet can be used from %(when)s on.") % {"when": when})
+        sentence = _("The new payout wallet can be used from %(when)s on.")
+        if rail == Rail.BANK:
+            sentence = _("The new bank account can be used from %(when)s on.")
+        reasons.append(sentence % {"when": when})
+    elif rail == Rail.BANK and payable >= minimum and PayoutRun.objects.filter(bank_planned_at__isnull=True).exists():
+        reasons.append(_("Bank payouts wait for the euro rate of the day."))
     if party.status != Party.Status.ACTIVE:
         reasons.append(_("The account is suspended."))
     if payouts_frozen() is not None:

@@ -9,7 +9,8 @@ from billing.models import Deposit, Transfer
 _EXPECTED = """
 SELECT -coalesce(sum(p.amount) FILTER (WHERE a.kind = 'deposits_clearing'), 0),
     -coalesce(sum(p.amount) FILTER (WHERE a.kind = 'treasury'), 0),
-    (SELECT coalesce(sum(amount_micro), 0) FROM billing_payout WHERE status IN ('submitted', 'unknown'))
+    (SELECT coalesce(sum(amount_micro), 0) FROM billing_payout
+     WHERE rail = 'usdc' AND status IN ('submitted', 'unknown'))
 FROM billing_posting p JOIN billing_account a ON a.id = p.account_id
 WHERE a.owner_id IS NULL AND a.asset = 'USDC' AND a.kind IN ('deposits_clearing', 'treasury')
 """

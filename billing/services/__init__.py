@@ -1,5 +1,10 @@
+from billing.services.bank.account import BankUnavailable, schemes_offered
+from billing.services.bank.decisions import bank_decision_confirm, bank_decision_propose
+from billing.services.bank.disclosures import bank_message_show, destination_show
+from billing.services.bank.files import bank_file_approve, bank_file_fetch, bank_file_make
+from billing.services.bank.messages import bank_message_import
+from billing.services.bank.rates import eur_rate_confirm, eur_rate_enter
 from billing.services.deposits import deposit_intent_open, deposit_link, deposits_read
-from billing.services.destinations import destination_challenge, destination_prove
 from billing.services.documents import (
     monthly_statement_issue,
     months_due,
@@ -8,6 +13,7 @@ from billing.services.documents import (
     receipt_issue,
     receipts_issue,
 )
+from billing.services.destinations import destination_bank_set, destination_challenge, destination_prove
 from billing.services.earnings import earnings_mature
 from billing.services.holds import hold_extend, hold_place, hold_release
 from billing.services.ledger.accounts import account_open
@@ -26,20 +32,32 @@ from billing.services.policies import fee_rate_set, policies_demo_install, polic
 from billing.services.treasury import books_check, treasury_difference, treasury_read
 
 __all__ = [
+    "BankUnavailable",
     "EarningInput",
     "NetworkUnavailable",
     "SourceTaken",
     "UsageAnswer",
     "UsageInput",
     "account_open",
+    "bank_decision_confirm",
+    "bank_decision_propose",
+    "bank_file_approve",
+    "bank_file_fetch",
+    "bank_file_make",
+    "bank_message_import",
+    "bank_message_show",
     "books_check",
     "checkpoints_take",
     "deposit_intent_open",
     "deposit_link",
     "deposits_read",
+    "destination_bank_set",
     "destination_challenge",
     "destination_prove",
+    "destination_show",
     "earnings_mature",
+    "eur_rate_confirm",
+    "eur_rate_enter",
     "fee_rate_set",
     "hold_extend",
     "hold_place",
@@ -61,6 +79,7 @@ __all__ = [
     "policy_set",
     "receipt_issue",
     "receipts_issue",
+    "schemes_offered",
     "service_credit_post",
     "transfer_post",
     "transfers_post_many",

@@ -1,4 +1,4 @@
-"""Where a party is paid: a wallet that exists as a wallet, and whose key signed our challenge."""
+"""Where a party is paid: a wallet that exists as a wallet, and whose key signed our challenge; or its own bank account."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from accounts.models import Party
 from accounts.services import notification_send
@@ -15,7 +16,10 @@ from billing.chain.addresses import PROBLEM_TEXTS, DestinationRefused, address_c
 from billing.chain.errors import RpcError
 from billing.chain.wallets import reads_as_transaction, signature_is_valid
 from billing.models import Destination, DestinationChallenge, Rail
+from billing.rails import RAILS
+from billing.rails.base import masked
 from billing.selectors.policies import policy_value
+from billing.services.bank.account import our_account
 from billing.services.network import Network, NetworkUnavailable, network
 from billing.states import DESTINATION
 from core.errors import Conflict, Invalid
@@ -79,7 +83,26 @@ def destination_prove(*, party: Party, address: str, signature: str, now: dateti
         raise Invalid.field(
             "signature", found=found, allowed="this wallet's signature of exactly the text shown; ask for a new text"
         )
-    return _replace(party, address, now)
+    return _replace(party, now, rail=Rail.USDC, address=address)
+
+
+def destination_bank_set(*, party: Party, account: str, scheme: str, now: datetime) -> Destination:
+    """Make a bank account the party's payout destination. Its holder is the party's legal name, whatever anybody enters.
+
+    Notices, cool-down and what becomes of open payouts are those of a wallet.
+    Raises Invalid (fields scheme, account, holder), BankUnavailable (we have no account to pay from on that rail).
+    """
+    if scheme not in RAILS:
+        raise Invalid.field("scheme", found=scheme, allowed=", ".join(sorted(RAILS)))
+    rail, ours = RAILS[scheme], our_account(scheme)
+    party.refresh_from_db(fields=["legal_name"])
+    if not party.legal_name:
+        raise Invalid.field("holder", found="", allowed=_("the company or legal name of an approved application"))
+    rail.holder_check(party.legal_name, field="holder")
+    checked = rail.account_check(account, field="account")
+    if checked == ours.account:
+        raise Invalid.field("account", found=masked(checked), allowed=_("an account of yours: this one is ours"))
+    return _replace(party, now, rail=Rail.BANK, address=checked, scheme=scheme, holder=party.legal_name)
 
 
 def _check_address(net: Network, address: str) -> None:
@@ -109,18 +132,29 @@ def _consume(party: Party, address: str, now: datetime) -> DestinationChallenge:
     return latest
 
 
-def _replace(party: Party, address: str, now: datetime) -> Destination:
+def _replace(
+    party: Party, now: datetime, *, rail: str, address: str, scheme: str = "", holder: str = ""
+) -> Destination:
+    """One way for all rails: the old one is replaced, the new one cools down, and everybody concerned is told."""
     usable_from = now + timedelta(seconds=policy_value("destination_cool_down_seconds", now))
     with transaction.atomic():
         lock_name(f"billing:destination:{party.pk}")
         active = Destination.objects.filter(party=party, state=Destination.State.ACTIVE).first()
-        if active is not None and active.address == address:
+        if active is not None and (active.rail, active.address, active.holder) == (rail, address, holder):
             return active
         if active is not None:
             DESTINATION.move(active, to=Destination.State.REPLACED, at=now, actor=f"party:{party.pk}")
         made = Destination.objects.create(
-            party=party, rail=Rail.USDC, address=address, usable_from=usable_from, created_at=now
+            party=party,
+            rail=rail,
+            address=address,
+            scheme=scheme,
+            holder=holder,
+            usable_from=usable_from,
+            created_at=now,
         )
-        context = {"address": address, "usable_from": usable_from}
+        # A mail is read by many machines: of a bank account it says enough to recognise it.
+        shown = masked(address) if rail == Rail.BANK else address
+        context = {"address": shown, "usable_from": usable_from, "by_bank": rail == Rail.BANK}
         notification_send(kind="destination_changed", context=context, party=party, url="/provider/earnings/", now=now)
     return made

@@ -1,5 +1,5 @@
 """/provider/earnings/: the running period live, by GPU and by model, history, what is pending until when, payable and why it
-is not paid yet, payouts with their statements, what moves earnings, the payout wallet."""
+is not paid yet, payouts with their statements, what moves earnings, where payouts go."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from billing.selectors import (
     Earnings,
     cycle_of,
     destination_of,
+    destination_shown,
     earnings_by_day,
     earnings_maturing,
     earnings_of,
@@ -35,13 +36,13 @@ from billing.selectors import (
     pending_of,
     why_not_yet,
 )
-from billing.services import destination_challenge, destination_prove
+from billing.services import destination_bank_set, destination_challenge, destination_prove, schemes_offered
 from core import clock
 from core.charts import bar_chart
 from core.errors import DomainError, Invalid
 from core.forms import add_domain_error
 from core.money import format_usdc
-from marketplace.forms import DateRangeForm, SignatureForm, WalletForm
+from marketplace.forms import BankAccountForm, DateRangeForm, SignatureForm, WalletForm
 from marketplace.selectors.factors import accruing_of, factors_of
 from marketplace.views.provider import fee_percent, provider_or_404
 from providers.models import Gpu, Provider
@@ -66,6 +67,7 @@ def _page(
     wallet: WalletForm | None = None,
     signature: SignatureForm | None = None,
     text: str = "",
+    bank: BankAccountForm | None = None,
 ) -> HttpResponse:
     now, party = clock.now(), provider.party
     kind = cycle_of(party, now.date())
@@ -79,6 +81,7 @@ def _page(
         payouts, cursor = payouts_page(party, cursor=request.GET.get("cursor", ""), limit=PAYOUTS_SHOWN)
     except Invalid as error:
         raise Http404 from error
+    chosen = destination_of(party)
     context = {
         "provider": provider,
         "dates": dates,
@@ -107,13 +110,16 @@ def _page(
         "next_url": f"?cursor={cursor}#payouts" if cursor else "",
         "previous_url": f"{request.path}#payouts" if request.GET.get("cursor") else "",
         "factors": factors_of(provider, now=now),
-        "destination": destination_of(party),
+        "destination": chosen,
+        "destination_shown": destination_shown(chosen) if chosen else "",
         "cooling": _cooling(party, now),
         "wallet": wallet or WalletForm(),
         "signature": signature,
         "challenge": text,
+        "bank": bank or BankAccountForm(),
+        "bank_offered": bool(schemes_offered()),
     }
-    refused = (wallet is not None and wallet.errors) or (signature is not None and signature.errors) or dates.errors
+    refused = any(form is not None and form.errors for form in (wallet, signature, bank)) or dates.errors
     return render(request, "marketplace/earnings.html", context, status=400 if refused else 200)
 
 
@@ -183,3 +189,22 @@ def destination(request: PersonRequest) -> HttpResponse:
             ready = SignatureForm(initial={"address": challenge.address})
             return _page(request, provider, signature=ready, text=challenge.text)
     return _page(request, provider, wallet=wallet)
+
+
+@login_required
+@require_POST
+def bank_destination(request: PersonRequest) -> HttpResponse:
+    """A bank account becomes the payout destination; whose it is was approved with the application."""
+    provider, bank = provider_or_404(request), BankAccountForm(request.POST)
+    scheme = next(iter(schemes_offered()), "")
+    if bank.is_valid():
+        try:
+            destination_bank_set(
+                party=provider.party, account=bank.cleaned_data["account"], scheme=scheme, now=clock.now()
+            )
+        except DomainError as error:
+            add_domain_error(bank, error)
+        else:
+            messages.success(request, _("The bank account is set. It can be used after its cooling-down time."))
+            return redirect("marketplace_earnings")
+    return _page(request, provider, bank=bank)

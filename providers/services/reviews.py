@@ -10,7 +10,7 @@ from django.db.models import Sum
 from django.utils.translation import gettext as _
 
 from accounts.models import User
-from accounts.services import notification_send
+from accounts.services import notification_send, party_legal_name_set
 from core import news
 from core.errors import Conflict, Denied, Invalid
 from core.locks import lock_name
@@ -85,6 +85,8 @@ def application_approve(
         _take_if_new(application, reviewer, now)
         _move(application, Status.APPROVED, reviewer, reason, now, {"tier": tier, "decided_at": now})
         provider = _provider(application, tier, machines, reviewer, now)
+        # Told down, as billing knows no application: bank accounts must be in this name.
+        party_legal_name_set(party=application.party, name=application.company or application.legal_name)
         _token, secret = enrolment_token_issue(provider=provider, actor=reviewer, now=now)
         context = {"tier": tier, "days": TOKEN_DAYS, "machines": _token.uses, "reason": reason}
         _tell(application, "application_approved", context, now, url="/provider/", secrets={"token": secret})

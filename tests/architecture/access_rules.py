@@ -148,6 +148,7 @@ MARKETPLACE = [
     Route("provider/pricing/", PROVIDER, BOTH),
     Route("provider/earnings/", PROVIDER),
     Route("provider/earnings/destination/", PROVIDER, POST),
+    Route("provider/earnings/bank/", PROVIDER, POST),
     Route("provider/machines/", PROVIDER),
     # Whose machines are ticked stands in the form: tests/marketplace/test_fleet.py tries other people's.
     Route("provider/machines/with-ticked/<slug:action>/", PROVIDER, POST),

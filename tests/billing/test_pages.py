@@ -85,7 +85,10 @@ def test_the_api_tells_the_same(chain: World, signed_in: SignedIn, ravi: User) -
     refused = client.post("/api/v1/billing/deposits", {"amount_micro": 0}, content_type="application/json")
     assert (refused.status_code, list(refused.json()["fields"])) == (400, ["amount"])
     payouts = client.get("/api/v1/billing/payouts").json()
-    assert payouts["payouts"] == [] and "No payout wallet is set." in payouts["why_not_yet"]
+    assert (
+        payouts["payouts"] == []
+        and "No payout destination is set: neither a wallet nor a bank account." in payouts["why_not_yet"]
+    )
 
 
 def test_two_staff_release_in_the_admin(

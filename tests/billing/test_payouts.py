@@ -173,7 +173,7 @@ def test_why_not_yet(chain: World, provider: Party, customer: Party) -> None:
     assert why_not_yet(provider, clock.now()) == [
         "Below the minimum: 0.00 of 25.00 USDC.",
         "12.40 USDC are still pending.",
-        "No payout wallet is set.",
+        "No payout destination is set: neither a wallet nor a bank account.",
     ]
     later = clock.now() + timedelta(days=8)
     earnings_mature(now=later)

@@ -73,3 +73,9 @@ def signed_in() -> Callable[[User], Client]:
         return client
 
     return client_of
+
+
+@pytest.fixture
+def otto() -> User:
+    """The second pair of eyes: staff like Olga."""
+    return person("Otto", is_staff=True, permissions=True)

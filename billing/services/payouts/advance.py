@@ -17,7 +17,6 @@ import structlog
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q
 
-from accounts.models import Party
 from billing.chain.addresses import DestinationRefused, destination_check
 from billing.chain.errors import ChainError, HistoryIncomplete, RpcError, RpcRefused
 from billing.chain.fate import Fate, SignedPayout, Verdict, payout_fate
@@ -30,12 +29,11 @@ from billing.chain.transactions import (
     token_account_address,
     unsigned_transaction,
 )
-from billing.models import Payout, PayoutAttempt
-from billing.selectors.balances import payable_of
+from billing.models import Payout, PayoutAttempt, Rail
 from billing.selectors.payouts import payouts_frozen
 from billing.services.network import Network, NetworkUnavailable, network
 from billing.services.payouts.runs import SWITCH_LOCK
-from billing.services.payouts.screening import screening_obstacle
+from billing.services.payouts.screening import payee_obstacle
 from billing.services.payouts.settle import attempt_fail, payout_settle
 from billing.services.payouts.signing import payout_signer
 from billing.states import ATTEMPT, ATTEMPT_LIVE, PAYOUT
@@ -131,7 +129,7 @@ class PayoutPass:
         """Take the lease, if the payout is one to work on (or in the status ``only``) and nobody else has it."""
         free = Q(lease_until__isnull=True) | Q(lease_until__lte=self.now)
         statuses = Payout.ADVANCING if only is None else (only,)
-        taken = Payout.objects.filter(free, pk=self.payout_id, status__in=statuses).update(
+        taken = Payout.objects.filter(free, pk=self.payout_id, status__in=statuses, rail=Rail.USDC).update(
             lease_token=self.lease, lease_until=self.now + timedelta(seconds=LEASE_SECONDS)
         )
         if taken != 1:
@@ -142,13 +140,7 @@ class PayoutPass:
         """Just before signing: all that was true when it was planned, again."""
         if payouts_frozen() is not None:
             raise _Paused
-        if payout.party.status != Party.Status.ACTIVE:
-            raise _Blocked(f"the payee is {payout.party.status}")
-        if payout.destination.usable_from > self.now:
-            raise _Blocked("the destination is cooling down")
-        if payable_of(payout.party) < 0:
-            raise _Blocked("the payee has a debt")
-        obstacle = screening_obstacle(party=payout.party, address=payout.address, now=self.now)
+        obstacle = payee_obstacle(payout, self.now)
         if obstacle is not None:
             raise _Blocked(obstacle)
         try:

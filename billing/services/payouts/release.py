@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from accounts.models import User
 from billing.chain.errors import RpcError
 from billing.chain.instructions import SIGNATURE_FEE_LAMPORTS, TOKEN_ACCOUNT_RENT_LAMPORTS
-from billing.models import Account, Payout, PayoutApproval, PayoutRun, Transfer
+from billing.models import Account, Payout, PayoutApproval, PayoutRun, Rail, Transfer
 from billing.selectors.integrity import drift_first
 from billing.selectors.payouts import in_flight_total, payouts_frozen
 from billing.selectors.policies import policy_value
@@ -38,6 +38,8 @@ def payout_run_start(*, run_id: UUID, now: datetime) -> PayoutRun:
     A run that cannot be paid is paused and says why; the next call tries again. Only the money worker calls this.
     """
     run = PayoutRun.objects.get(pk=run_id)
+    if run.planned_at is not None and run.status == PayoutRun.Status.RELEASED:
+        _release_in_demo(run, now)  # bank payouts that were planned later
     if run.planned_at is None or run.status not in (PayoutRun.Status.PLANNED, PayoutRun.Status.PAUSED):
         return run
     obstacle = _obstacle(run, now)
@@ -46,16 +48,25 @@ def payout_run_start(*, run_id: UUID, now: datetime) -> PayoutRun:
         return run
     if run.status == PayoutRun.Status.PAUSED:
         PAYOUT_RUN.move(run, to=PayoutRun.Status.PLANNED, at=now, changes={"pause_reason": ""})
-    if settings.DEMO and policy_value("automatic_release", now):
-        for payout in run.payouts.filter(status=Payout.Status.AWAITING_RELEASE).order_by("pk"):
-            _release(payout, now, actor="demo")
+    if _release_in_demo(run, now):
         PAYOUT_RUN.move(run, to=PayoutRun.Status.RELEASED, at=now, actor="demo")
     return run
 
 
+def _release_in_demo(run: PayoutRun, now: datetime) -> bool:
+    if not (settings.DEMO and policy_value("automatic_release", now)):
+        return False
+    for payout in run.payouts.filter(status=Payout.Status.AWAITING_RELEASE).order_by("pk"):
+        _release(payout, now, actor="demo")
+    return True
+
+
 def payout_binding(payout: Payout) -> bytes:
-    """What an approval says yes to: this payout, this address, this amount (SHA-256)."""
-    return sha256(f"{payout.pk}|{payout.rail}|{payout.address}|{payout.asset}|{payout.amount_micro}".encode()).digest()
+    """What an approval says yes to: this payout, this address, this amount, by a bank also holder, cents and rate (SHA-256)."""
+    what = [payout.pk, payout.rail, payout.address, payout.asset, payout.amount_micro]
+    if payout.rail == Rail.BANK:
+        what += [payout.destination.holder, payout.currency, payout.amount_cents, payout.eur_rate_id]
+    return sha256("|".join(str(part) for part in what).encode()).digest()
 
 
 def payout_approve(*, payout: Payout, approver: User, now: datetime) -> Payout:
@@ -88,7 +99,7 @@ def payout_approve(*, payout: Payout, approver: User, now: datetime) -> Payout:
 
 
 def payout_cancel(*, payout: Payout, reason: str, now: datetime, actor: object | None = None) -> Payout:
-    """Give a payout's money back to payable. Refused, by the database too, while a signed transaction may still land.
+    """Give a payout's money back to payable. Refused, by the database too, while a signed transaction or the bank may pay it.
 
     Raises MoveNotAllowed, StaleState, Conflict.
     """
@@ -107,7 +118,9 @@ def payout_cancel(*, payout: Payout, reason: str, now: datetime, actor: object |
             changes = {"closing_transfer": back}
             PAYOUT.move(payout, to=Payout.Status.CANCELLED, actor=actor, reason=reason, at=now, changes=changes)
     except IntegrityError as error:
-        raise Conflict("A signed transaction of this payout may still land; it cannot be cancelled now.") from error
+        raise Conflict(
+            "A signed transaction or a bank line of this payout may still pay it; it cannot be cancelled now."
+        ) from error
     return payout
 
 
@@ -119,6 +132,8 @@ def _obstacle(run: PayoutRun, now: datetime) -> str | None:
     drift = drift_first()
     if drift is not None:
         return f"the books are wrong: {drift}"
+    if not run.payouts.filter(status__in=Payout.OPEN, rail=Rail.USDC).exists():
+        return None  # the bank's money is the bank's to refuse: it answers line by line
     try:
         return _short_of(run, now)
     except (NetworkUnavailable, RpcError) as error:
@@ -131,7 +146,7 @@ def _short_of(run: PayoutRun, now: datetime) -> str | None:
     has, needs = 0 if usdc is None else usdc.amount, in_flight_total()
     if has < needs:
         return f"the hot wallet holds {format_usdc(has)} USDC, {format_usdc(needs)} are on their way"
-    count = run.payouts.filter(status__in=Payout.OPEN).count()
+    count = run.payouts.filter(status__in=Payout.OPEN, rail=Rail.USDC).count()
     lamports = net.primary.balance(net.hot_wallet, commitment="finalized")
     each = SIGNATURE_FEE_LAMPORTS + TOKEN_ACCOUNT_RENT_LAMPORTS
     least = count * each + policy_value("sol_reserve_lamports", now)
@@ -141,7 +156,8 @@ def _short_of(run: PayoutRun, now: datetime) -> str | None:
 def _release(payout: Payout, now: datetime, *, actor: object) -> None:
     with transaction.atomic():
         PAYOUT.move(payout, to=Payout.Status.READY, actor=actor, at=now, changes={"next_look_at": now})
-        jobs.enqueue("billing.payout_submit", payout_id=str(payout.pk))
+        if payout.rail == Rail.USDC:  # a bank payout goes into the next file
+            jobs.enqueue("billing.payout_submit", payout_id=str(payout.pk))
 
 
 def _release_run(run: PayoutRun, now: datetime) -> None:

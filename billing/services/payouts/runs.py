@@ -34,7 +34,8 @@ def runs_finish(*, now: datetime) -> int:
     closed = 0
     open_payouts = Payout.objects.filter(status__in=Payout.OPEN).values("run")
     states = (PayoutRun.Status.PLANNED, PayoutRun.Status.RELEASED)
-    for run in PayoutRun.objects.filter(status__in=states).exclude(pk__in=open_payouts):
+    planned = PayoutRun.objects.filter(status__in=states, bank_planned_at__isnull=False)
+    for run in planned.exclude(pk__in=open_payouts):
         PAYOUT_RUN.move(run, to=PayoutRun.Status.FINISHED, at=now)
         closed += 1
     return closed

@@ -10,6 +10,8 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from accounts.models import Party
+from billing.models import Payout
+from billing.selectors.balances import payable_of
 
 DENIED_FILE = "denied-addresses.txt"
 
@@ -36,3 +38,14 @@ def screening_obstacle(*, party: Party, address: str, now: datetime) -> str | No
         return "PAYOUT_SCREENER is not set: without a screener nothing is paid"
     screener: Screener = import_string(settings.PAYOUT_SCREENER)()
     return screener.obstacle(party=party, address=address, now=now)
+
+
+def payee_obstacle(payout: Payout, now: datetime) -> str | None:
+    """Just before money leaves, by whichever rail: what was true of the payee when it was planned, again. None: clear."""
+    if payout.party.status != Party.Status.ACTIVE:
+        return f"the payee is {payout.party.status}"
+    if payout.destination.usable_from > now:
+        return "the destination is cooling down"
+    if payable_of(payout.party) < 0:
+        return "the payee has a debt"
+    return screening_obstacle(party=payout.party, address=payout.address, now=now)

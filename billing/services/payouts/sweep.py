@@ -8,7 +8,7 @@ from datetime import datetime
 import structlog
 from django.db.models import Q
 
-from billing.models import Payout, PayoutRun
+from billing.models import Payout, PayoutRun, Rail
 from billing.services.payouts.advance import payout_advance
 from billing.services.payouts.release import payout_run_start
 from billing.services.payouts.runs import runs_finish
@@ -27,7 +27,9 @@ def payouts_sweep(*, now: datetime) -> int:
     """Advance what is due; returns how many passes were made. A crash anywhere is mended by the next sweep."""
     _start_runs(now)
     free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
-    due = Payout.objects.filter(free, status__in=Payout.ADVANCING, next_look_at__lte=now).order_by("next_look_at")
+    due = Payout.objects.filter(free, status__in=Payout.ADVANCING, rail=Rail.USDC, next_look_at__lte=now).order_by(
+        "next_look_at"
+    )
     began, passes = time.monotonic(), 0
     for payout_id in list(due.values_list("pk", flat=True)[:BATCH]):
         if time.monotonic() - began > SWEEP_SECONDS:

@@ -16,6 +16,7 @@ from unfold.widgets import UnfoldAdminSingleDateWidget
 
 from accounts.models import User
 from billing import services
+from billing.admin.bank import LineInline
 from billing.models import (
     Account,
     Deposit,
@@ -28,13 +29,16 @@ from billing.models import (
     PayoutSwitch,
     PolicyRow,
     Posting,
+    Rail,
     Transfer,
 )
+from billing.rails.base import masked
 from core import clock
 from core.admin import ReadOnlyAdmin, ReadOnlyInline
 from core.errors import DomainError
 from core.forms import add_domain_error
 from core.money import format_usdc
+from core.verbs import ConfirmForm, Verb, VerbsAdmin
 
 
 class _Amount:
@@ -92,19 +96,45 @@ class DepositAdmin(_Amount, ReadOnlyAdmin):
     )
 
 
+def _show_destination(destination: Destination, actor: User, values: dict[str, Any]) -> str:
+    found = services.destination_show(destination_id=destination.pk, actor=actor, now=clock.now())
+    return f"{found.holder} {found.address}".strip()
+
+
+class _To:
+    """Where money goes: of a bank account no more than is needed to recognise it."""
+
+    @admin.display(description=_("To"))
+    def to(self, row: Any) -> str:
+        return masked(row.address) if row.rail == Rail.BANK else row.address
+
+
 @admin.register(Destination)
-class DestinationAdmin(ReadOnlyAdmin):
-    list_display = ("party", "rail", "address", "state", "usable_from", "created_at")
+class DestinationAdmin(_To, VerbsAdmin):
+    list_display = ("party", "rail", "to", "state", "usable_from", "created_at")
     list_filter = ("state", "rail")
-    search_fields = ("party__handle", "address")
+    search_fields = ("party__handle", "=address")
     list_select_related = ("party",)
     ordering = ("-created_at",)
-    fields = ("id", "party", "rail", "address", "state", "usable_from", "created_at")
+    fields = ("id", "party", "rail", "to", "state", "usable_from", "created_at")
+    readonly_fields = ("to",)
+    verbs = (
+        Verb(
+            "show",
+            _("Show the account in full"),
+            _show_destination,
+            lambda destination: destination.rail == Rail.BANK,
+            ConfirmForm,
+            _("It is written down that you looked."),
+            permission="view_destination",
+        ),
+    )
 
 
-class PayoutInline(ReadOnlyInline):
+class PayoutInline(_To, ReadOnlyInline):
     model = Payout
-    fields = ("party", "amount_micro", "address", "status", "note", "settled_at")
+    fields = ("party", "amount_micro", "amount_cents", "rail", "to", "status", "note", "settled_at")
+    readonly_fields = ("to",)
     show_change_link = True
 
 
@@ -121,10 +151,13 @@ class PayoutRunAdmin(ReadOnlyAdmin):
     """Runs plan themselves on their day; staff may do it by hand when that was missed. Releasing is another matter."""
 
     list_before_template = "billing/admin/runs.html"
-    list_display = ("kind", "period_start", "period_end", "status", "pause_reason", "planned_at")
+    list_display = ("kind", "period_start", "period_end", "status", "pause_reason", "planned_at", "bank_planned_at")
     list_filter = ("kind", "status")
     ordering = ("-period_start",)
-    fields = ("id", "kind", "period_start", "period_end", "status", "pause_reason", "planned_at", "created_at")
+    fields = (
+        *("id", "kind", "period_start", "period_end", "status", "pause_reason"),
+        *("planned_at", "bank_planned_at", "created_at"),
+    )
     inlines = (PayoutInline,)
     actions = ("approve",)
 
@@ -163,16 +196,18 @@ class AttemptInline(ReadOnlyInline):
 
 
 @admin.register(Payout)
-class PayoutAdmin(_Amount, ReadOnlyAdmin):
-    list_display = ("created_at", "party", "usdc", "address", "status", "note", "settled_at")
-    list_filter = ("status", "run__kind")
-    search_fields = ("id", "party__handle", "address", "attempts__signature")
+class PayoutAdmin(_Amount, _To, ReadOnlyAdmin):
+    list_display = ("created_at", "party", "usdc", "rail", "to", "status", "note", "settled_at")
+    list_filter = ("status", "rail", "run__kind")
+    search_fields = ("id", "party__handle", "=address", "attempts__signature", "bank_lines__end_to_end_id")
     list_select_related = ("party",)
     ordering = ("-created_at",)
     actions = ("approve", "cancel", "resolve")
-    inlines = (AttemptInline,)
+    inlines = (AttemptInline, LineInline)
+    readonly_fields = ("to",)
     fields = (
-        *("id", "run", "party", "asset", "amount_micro", "rail", "address", "status", "note"),
+        *("id", "run", "party", "asset", "amount_micro", "amount_cents", "currency", "eur_rate", "rail", "to"),
+        *("status", "note"),
         *("next_look_at", "lease_until", "reserve_transfer", "closing_transfer", "settled_at", "created_at"),
     )
 

@@ -1,0 +1,3 @@
+from billing.admin import bank, books
+
+__all__ = ["bank", "books"]
