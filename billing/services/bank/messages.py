@@ -179,7 +179,10 @@ class _Intake:
         if line is None:
             return "unknown end-to-end id" if entry.end_to_end_id else "no end-to-end id"
         if (entry.currency, entry.amount_cents) != (line.file.currency, line.amount_cents):
-            booked, wanted = f"{entry.amount_cents} cents {entry.currency}", f"{line.amount_cents} cents {line.file.currency}"
+            booked, wanted = (
+                f"{entry.amount_cents} cents {entry.currency}",
+                f"{line.amount_cents} cents {line.file.currency}",
+            )
             return f"{booked} are booked, the line is of {wanted}"
         return ""
 
