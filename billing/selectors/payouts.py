@@ -110,7 +110,7 @@ def _row(payout: Payout) -> PayoutRow:
         period_start=payout.run.period_start,
         period_end=payout.run.period_end,
         amount_micro=payout.amount_micro,
-        address=masked(payout.address) if payout.rail == Rail.BANK else payout.address,
+        address=destination_shown(payout),
         status=payout.status,
         created_at=payout.created_at,
         settled_at=payout.settled_at,
@@ -142,9 +142,9 @@ def destination_of(party: Party) -> Destination | None:
     return Destination.objects.filter(party=party, state=Destination.State.ACTIVE).first()
 
 
-def destination_shown(destination: Destination) -> str:
+def destination_shown(where: Destination | Payout) -> str:
     """A wallet's address, or of a bank account what is needed to recognise it."""
-    return masked(destination.address) if destination.rail == Rail.BANK else destination.address
+    return masked(where.address) if where.rail == Rail.BANK else where.address
 
 
 def payouts_frozen() -> PayoutSwitch | None:

@@ -130,17 +130,23 @@ def test_an_order_that_a_bank_would_refuse_or_pay_wrongly_is_never_written(wrong
 
 # -- What we read ------------------------------------------------------------------------------------------------------
 
-LAUGHS = (
-    b'<?xml version="1.0"?><!DOCTYPE d [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;">]><Document>&b;</Document>'
-)
-OUTSIDE = b'<?xml version="1.0"?><!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/passwd">]><Document>&x;</Document>'
-REMOTE = b'<?xml version="1.0"?><!DOCTYPE d SYSTEM "http://127.0.0.1:9/evil.dtd"><Document/>'
+
+def bomb(doctype: bytes, inside: bytes = b"S1") -> bytes:
+    """A statement that is sound but for its document type, and for what stands in its name."""
+    sound = statement(Entry(-100)).replace(b"<MsgId>S1<", b"<MsgId>" + inside + b"<")
+    return sound.replace(b"?><Document", b"?><!DOCTYPE d " + doctype + b"><Document")
+
+
+LAUGHS = bomb(b'[<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;">]', b"&b;")
+OUTSIDE = bomb(b'[<!ENTITY x SYSTEM "file:///etc/hostname">]', b"&x;")
+REMOTE = bomb(b'SYSTEM "http://127.0.0.1:9/evil.dtd"')
+EMPTY = bomb(b"[]")
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        *(LAUGHS, OUTSIDE, REMOTE, b"", b"\x00\xff\xfe", b"<a>", b"<Document/>", b"{}", b"ISO 20022" * 1000),
+        *(LAUGHS, OUTSIDE, REMOTE, EMPTY, b"", b"\x00\xff\xfe", b"<a>", b"<Document/>", b"{}", b"ISO 20022" * 1000),
         b'<Document xmlns="urn:iso:std:iso:20022:tech:xsd:pain.001.001.09"/>',
         b'<?xml version="1.0" encoding="no-such-thing"?><Document/>',
         b'<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.08"/>',

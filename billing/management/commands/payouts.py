@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from billing.models import Payout, PayoutRun
-from billing.selectors.payouts import payouts_frozen
+from billing.selectors.payouts import destination_shown, payouts_frozen
 from billing.services import payouts_freeze, payouts_run
 from core import clock
 from core.errors import DomainError
@@ -84,4 +84,6 @@ class Command(BaseCommand):
         for payout in payouts:
             note = f" ({payout.note})" if payout.note else ""
             amount = format_usdc(payout.amount_micro)
-            self.stdout.write(f"  {payout.pk} {payout.party.handle} {amount} → {payout.address} {payout.status}{note}")
+            self.stdout.write(
+                f"  {payout.pk} {payout.party.handle} {amount} → {destination_shown(payout)} {payout.status}{note}"
+            )
