@@ -377,7 +377,11 @@ class Migration(migrations.Migration):
             model_name="payout",
             name="eur_rate",
             field=models.ForeignKey(
-                null=True, on_delete=django.db.models.deletion.PROTECT, related_name="payouts", to="billing.eurrate"
+                db_index=False,
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="payouts",
+                to="billing.eurrate",
             ),
         ),
         migrations.AddConstraint(

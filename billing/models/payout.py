@@ -88,7 +88,7 @@ class Payout(BaseModel):
     amount_cents = models.BigIntegerField(null=True)
     """What the bank is to pay, in the currency's cents: exactly what ``amount_micro`` buys. Null for a wallet."""
     currency = models.CharField(max_length=3, blank=True, db_default="", default="")
-    eur_rate = models.ForeignKey(EurRate, on_delete=models.PROTECT, null=True, related_name="payouts")
+    eur_rate = models.ForeignKey(EurRate, on_delete=models.PROTECT, null=True, related_name="payouts", db_index=False)
     status = models.CharField(max_length=20, choices=Status, default=Status.AWAITING_RELEASE)
     note = models.CharField(max_length=200, blank=True)
     """Why it is blocked or unknown, in words for staff."""

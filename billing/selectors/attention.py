@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.db import connection
 from django.db.models import Count, Sum
 
-from billing.models import BankDecision, BankEntry, BankFile, Deposit, EurRate, Payout, PayoutRun
+from billing.models import Deposit, Payout
 from billing.selectors.payouts import payouts_frozen
 
 
@@ -43,20 +44,35 @@ def money_waiting() -> MoneyWaiting:
     blocked, unknown = payouts.get(status.BLOCKED, Waiting()), payouts.get(status.UNKNOWN, Waiting())
     held = Deposit.objects.filter(state=Deposit.State.SUSPENSE).aggregate(number=Count("pk"), total=Sum("amount_micro"))
     switch = payouts_frozen()
+    bank_suspense, bank_second, bank_rate = _bank_waiting()
     return MoneyWaiting(
         release=payouts.get(status.AWAITING_RELEASE, Waiting()),
         stuck=Waiting(blocked.number + unknown.number, blocked.amount_micro + unknown.amount_micro),
         suspense=Waiting(held["number"], held["total"] or 0),
         frozen=switch.reason if switch else "",
-        bank_suspense=BankEntry.objects.filter(state=BankEntry.State.SUSPENSE).count(),
-        bank_second=_second_person(),
-        bank_rate=PayoutRun.objects.filter(planned_at__isnull=False, bank_planned_at__isnull=True).count(),
+        bank_suspense=bank_suspense,
+        bank_second=bank_second,
+        bank_rate=bank_rate,
     )
 
 
-def _second_person() -> int:
-    """Rates count only when they are the newest: an older one that nobody confirmed is history."""
-    newest = EurRate.objects.order_by("-created_at").first()
-    rates = int(newest is not None and newest.confirmed_at is None)
-    files = BankFile.objects.filter(approved_at__isnull=True, lines__state="written").distinct().count()
-    return files + rates + BankDecision.objects.filter(confirmed_at__isnull=True).count()
+_BANK = """
+SELECT (SELECT count(*) FROM billing_bankentry WHERE state = 'suspense'),
+    (SELECT count(*) FROM billing_bankdecision WHERE confirmed_at IS NULL)
+    + (SELECT count(*) FROM billing_bankfile f WHERE approved_at IS NULL
+       AND EXISTS (SELECT 1 FROM billing_bankline WHERE file_id = f.id AND state = 'written'))
+    + (SELECT count(*) FROM (SELECT confirmed_at FROM billing_eurrate ORDER BY created_at DESC LIMIT 1) newest
+       WHERE confirmed_at IS NULL),
+    (SELECT count(*) FROM billing_payoutrun WHERE planned_at IS NOT NULL AND bank_planned_at IS NULL)
+"""
+
+
+def _bank_waiting() -> tuple[int, int, int]:
+    """(entries in suspense, what waits for a second person, runs without a rate), in one look.
+
+    A rate counts only when it is the newest: an older one that nobody confirmed is history.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_BANK)
+        suspense, second, rate = cursor.fetchone()
+    return suspense, second, rate
