@@ -139,6 +139,10 @@ def _about(sheet: Sheet) -> list[tuple[str, str]]:
         rows = [
             (_("Paid to"), facts["address"]),
             (_("Transaction"), facts["signature"]),
+            # By bank only; statements of earlier days have none of these.
+            (_("Amount"), facts.get("bank_amount", "")),
+            (_("Rate"), facts.get("bank_rate", "")),
+            (_("Reference"), facts.get("bank_reference", "")),
             (_("Settled (UTC)"), _instant(facts["settled_at"])),
             (_("Payout"), facts["payout"]),
         ]

@@ -22,6 +22,7 @@ KINDS: dict[str, str | Promise] = {
     "service_credit": _("Service credit"),
     "payout_reserved": _("Payout"),
     "payout_cancelled": _("Payout that was cancelled, back to payable"),
+    "payout_returned": _("Payout that came back, payable again"),
     "carried_forward": _("Carried to the next payout"),
     "deposit": _("Deposit"),
     "usage": _("GPU usage"),

@@ -159,6 +159,12 @@ def minimum_micro(kind: str, at: datetime, *, rail: str = Rail.USDC) -> int:
     return policy_value("payout_minimum_bank_monthly_micro" if monthly_by_bank else f"payout_minimum_{kind}_micro", at)
 
 
+def minimum_of(party: Party, at: datetime) -> int:
+    """The least that this party is paid, by its cycle and where it is paid to."""
+    destination = destination_of(party)
+    return minimum_micro(cycle_of(party, at.date()), at, rail=Rail.USDC if destination is None else destination.rail)
+
+
 def payable_before(payable: Account, end: datetime) -> int:
     """What of a payable balance had matured before ``end``: the balance less what matured since."""
     since = Posting.objects.filter(

@@ -15,8 +15,10 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Max, Min, Sum
 
+from billing.euros import format_reference
 from billing.models import USDC, Account, Document, Payout, Posting, Transfer
 from billing.periods import day_starts
+from core.money import format_cents
 
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 Line = dict[str, Any]
@@ -96,6 +98,20 @@ def payout_lines(payout: Payout) -> PayoutLines:
     if carried:
         lines.append({"kind": "carried_forward", "amount_micro": -carried})
     return PayoutLines(lines, brought, carried, since, until)
+
+
+def bank_facts(payout: Payout) -> dict[str, str]:
+    """What a bank payout's statement says besides: what was paid, at which rate, under which reference; nothing for a wallet."""
+    rate, line = payout.eur_rate, payout.bank_lines.filter(state__in=("settled", "returned")).first()
+    if rate is None or payout.amount_cents is None or line is None:
+        return {}
+    published = f"{rate.published_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    margin = f"{rate.margin_bps / 100:g} %"
+    return {
+        "bank_amount": f"{format_cents(payout.amount_cents)} {payout.currency}",
+        "bank_rate": f"1 EUR = {format_reference(rate.reference_micro)} USD − {margin} ({rate.source}, {published})",
+        "bank_reference": line.end_to_end_id,
+    }
 
 
 def _earnings(bounds: dict[str, Any]) -> list[Line]:

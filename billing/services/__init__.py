@@ -5,6 +5,7 @@ from billing.services.bank.files import bank_file_approve, bank_file_fetch, bank
 from billing.services.bank.messages import bank_message_import
 from billing.services.bank.rates import eur_rate_confirm, eur_rate_enter
 from billing.services.deposits import deposit_intent_open, deposit_link, deposits_read
+from billing.services.destinations import destination_bank_set, destination_challenge, destination_prove
 from billing.services.documents import (
     monthly_statement_issue,
     months_due,
@@ -13,7 +14,6 @@ from billing.services.documents import (
     receipt_issue,
     receipts_issue,
 )
-from billing.services.destinations import destination_bank_set, destination_challenge, destination_prove
 from billing.services.earnings import earnings_mature
 from billing.services.holds import hold_extend, hold_place, hold_release
 from billing.services.ledger.accounts import account_open

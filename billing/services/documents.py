@@ -21,9 +21,11 @@ from accounts.services import notification_send
 from billing.models import USDC, Account, Deposit, Document, DocumentSeries, Payout, PayoutAttempt
 from billing.periods import month_closed, months_between
 from billing.selectors.documents import deposits_unreceipted, facts_hash
+from billing.selectors.payouts import destination_shown
 from billing.selectors.statements import (
     Line,
     balance_before,
+    bank_facts,
     first_moved_at,
     month_lines,
     payout_lines,
@@ -99,7 +101,8 @@ def payout_statement_issue(
         "since": found.since.isoformat() if found.since else None,
         "until": found.until.isoformat(),
         "rail": payout.rail,
-        "address": payout.address,
+        "address": destination_shown(payout),
+        **bank_facts(payout),
         "signature": settled.signature if settled else "",
         "settled_at": payout.settled_at.isoformat() if payout.settled_at else None,
     }

@@ -11,7 +11,8 @@ from accounts.models import Notification, Party, User
 from billing.models import BankEntry, BankFile, BankLine, Payout, PayoutRun
 from billing.selectors import in_flight_of, payable_of, payouts_of
 from billing.selectors.balances import house_balance
-from billing.services import payout_cancel, payouts_run
+from billing.selectors.documents import document_file
+from billing.services import payout_cancel, payout_statement_issue, payouts_run
 from billing.services.payouts.runs import runs_finish
 from core.errors import Conflict
 from tests.billing.bank import (
@@ -102,6 +103,14 @@ def test_a_provider_is_paid_in_euros_gets_it_back_and_is_paid_again(
     assert house_balance("bank", "EUR") == 128_54
     runs_finish(now=later)
     assert set(PayoutRun.objects.filter(kind="weekly").values_list("status", flat=True)) == {"finished"}
+    # Her statement of it says what came back, what stays, what was paid at which rate; and it adds up.
+    document = payout_statement_issue(payout=again, now=later)
+    lines = {line["kind"]: line["amount_micro"] for line in document.facts["lines"]}
+    assert lines["payout_returned"] == USED and sum(lines.values()) == again.amount_micro == document.total_micro
+    assert lines["carried_forward"] == -payable_of(provider)
+    assert (document.facts["bank_amount"], document.facts["address"]) == ("128.54 EUR", "NL91 •••• 4300")
+    assert "1.1800 USD − 0.5 % (ECB, 2026-12-14 15:30 UTC)" in document.facts["bank_rate"]
+    assert document_file(document, "pdf").content.startswith(b"%PDF")
     kinds = set(Notification.objects.filter(kind__startswith="payout_").values_list("kind", flat=True))
     assert kinds == {"payout_banked", "payout_returned"}
 
