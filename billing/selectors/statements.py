@@ -101,7 +101,7 @@ def payout_lines(payout: Payout) -> PayoutLines:
 
 
 def bank_facts(payout: Payout) -> dict[str, str]:
-    """What a bank payout's statement says besides: the sum, its rate, the reference on the bank statement; a wallet: nothing."""
+    """What a bank payout's statement says besides: the sum, its rate, the bank reference; a wallet: nothing."""
     rate, line = payout.eur_rate, payout.bank_lines.filter(state__in=("settled", "returned")).first()
     if rate is None or payout.amount_cents is None or line is None:
         return {}
