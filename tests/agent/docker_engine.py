@@ -120,11 +120,18 @@ class DockerEngine:
     def close(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.empty()
+            self._networks_remove()
             self.stop()
         self.guard.stop()
         self._shims_end()
         self._unmount()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _networks_remove(self) -> None:
+        """The bridges of a test that failed half-way would outlive the engine."""
+        client = self.client()
+        client.networks.prune()
+        client.close()
 
     def _shims_end(self) -> None:
         """Containers that a killed engine left running, each under a shim that names our folder."""
