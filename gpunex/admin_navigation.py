@@ -45,6 +45,7 @@ GROUPS: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
             (_("Payout runs"), "event_repeat", "billing.payoutrun"),
             (_("Payouts"), "payments", "billing.payout"),
             (_("Deposits"), "savings", "billing.deposit"),
+            (_("Receipts and statements"), "receipt_long", "billing.document"),
             (_("Ledger accounts"), "account_balance", "billing.account"),
             (_("Transfers"), "swap_horiz", "billing.transfer"),
             (_("Holds"), "lock_clock", "billing.hold"),

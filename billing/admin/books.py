@@ -21,6 +21,7 @@ from billing.models import (
     Account,
     Deposit,
     Destination,
+    Document,
     FeeRate,
     Hold,
     Payout,
@@ -107,6 +108,25 @@ class _To:
     @admin.display(description=_("To"))
     def to(self, row: Any) -> str:
         return masked(row.address) if row.rail == Rail.BANK else row.address
+
+
+@admin.register(Document)
+class DocumentAdmin(ReadOnlyAdmin):
+    """Receipts and statements as they were issued."""
+
+    list_display = ("label", "kind", "party", "period_start", "period_end", "total", "issued_at")
+    list_filter = ("kind", "series")
+    search_fields = ("party__handle", "deposit__signature", "payout__id")
+    list_select_related = ("party",)
+    ordering = ("-issued_at", "-number")
+    fields = (
+        *("id", "label", "kind", "party", "issued_at", "period_start", "period_end", "total_micro"),
+        *("deposit", "payout", "facts"),
+    )
+
+    @admin.display(description="USDC", ordering="total_micro")
+    def total(self, row: Document) -> str:
+        return format_usdc(row.total_micro)
 
 
 @admin.register(Destination)

@@ -11,12 +11,20 @@ from django.test import Client
 from accounts.models import User
 from accounts.selectors import party_of
 from billing.models import Deposit, DepositIntent, Payout
-from billing.services import deposits_read, hold_place, payout_run_start, policies_demo_install, policy_set
+from billing.services import (
+    deposits_read,
+    hold_place,
+    payout_run_start,
+    policies_demo_install,
+    policy_set,
+    receipt_issue,
+)
 from core import clock
 from core.ids import uuid7
 from tests.billing.chain.world import USDC, World
 from tests.billing.payouts import next_monday, payable, run_on, wallet_for
 from tests.factories.billing import earned, funded
+from tests.factories.documents import deposited
 
 pytestmark = pytest.mark.django_db
 
@@ -118,6 +126,7 @@ MODELS = (
     "hold",
     "deposit",
     "destination",
+    "document",
     "payoutrun",
     "payout",
     "payoutswitch",
@@ -131,6 +140,15 @@ def test_the_admin_shows_money_and_changes_none(signed_in: SignedIn, olga: User,
     client = signed_in(olga)
     assert client.get(f"/admin/billing/{model}/").status_code == 200
     assert client.get(f"/admin/billing/{model}/add/").status_code == 403
+
+
+def test_the_admin_shows_a_document_as_it_was_issued(signed_in: SignedIn, olga: User, ravi: User) -> None:
+    receipt = receipt_issue(deposit=deposited(ravi, 5 * USDC, at=clock.now()), now=clock.now())
+    client = signed_in(olga)
+    assert receipt.label in client.get("/admin/billing/document/").content.decode()
+    page = client.get(f"/admin/billing/document/{receipt.pk}/change/").content.decode()
+    assert receipt.label in page and 'name="_save"' not in page
+    assert client.post(f"/admin/billing/document/{receipt.pk}/delete/", {"post": "yes"}).status_code == 403
 
 
 def test_one_more_deposit_costs_the_page_no_more_queries(
