@@ -80,7 +80,7 @@ def test_a_week_under_way(seller: Provider, signed_in: SignedIn, ada: User, ravi
     assert found["next_payout"] == date(2026, 12, 7)
     assert [row["gpu"] for row in found["gpu_rows"]] == [gpu]
     text = page_of(client)
-    for part in ("12.40 of 25.00 USDC", "No payout wallet is set", "7 Dec 2026", "every Monday", "<rect"):
+    for part in ("12.40 of 25.00 USDC", "No payout destination is set", "7 Dec 2026", "every Monday", "<rect"):
         assert part in text, part
 
 
