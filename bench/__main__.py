@@ -8,10 +8,11 @@ from pathlib import Path
 
 from bench.fleet import fleet
 from bench.heartbeat import heartbeat
+from bench.ledger import ledger
 from bench.report import Report
 from bench.start import start
 
-BENCHMARKS: dict[str, Callable[[], Report]] = {"heartbeat": heartbeat, "fleet": fleet, "start": start}
+BENCHMARKS: dict[str, Callable[[], Report]] = {"heartbeat": heartbeat, "fleet": fleet, "start": start, "ledger": ledger}
 
 
 def main() -> int:
