@@ -165,6 +165,7 @@ class Reconciler:
                 # An earlier agent was stopped between the end and the cleaning up.
                 self._context.runtime.release(job.name)
         self._leftovers_remove()
+        self._context.runtime.tidy()
 
     def _leftovers_remove(self) -> None:
         """Networks and volumes whose agent died between removing, or before making, the container they were for."""

@@ -1,12 +1,12 @@
 """The latest look at GPUs and host, taken in a thread of its own so that a hanging driver never delays a heartbeat."""
 
 import logging
-import shutil
 import threading
 from dataclasses import replace
 
 from agent.clock import boot_seconds, wall_iso
 from agent.config import Settings
+from agent.disk import disk_read
 from agent.host import host_read
 from agent.pacing import Alarm
 from agent.probe.base import GpuProbe, ProbeReading
@@ -19,9 +19,6 @@ from agent_protocol.reasons import FAULT_XIDS, LOST_XIDS
 LOOK_EVERY_S = 10.0
 # A reading older than this is not sent as if it were the present.
 STALE_S = 45.0
-# An engine that cannot unpack an image any more fails every job; small hosts keep at least a twentieth.
-DISK_LOW_BYTES = 5 * 2**30
-DISK_LOW_SHARE = 0.05
 
 # An idle card's driver keeps some hundred MiB at most; a twentieth of the memory is more than that on every card.
 MEMORY_HELD_SHARE = 0.05
@@ -208,8 +205,5 @@ class HostWatch:
             return self._runtime_degraded
 
     def _disk_is_low(self) -> bool:
-        try:
-            usage = shutil.disk_usage(self._settings.state)
-        except OSError:
-            return False
-        return usage.free < min(DISK_LOW_BYTES, usage.total * DISK_LOW_SHARE)
+        disk = disk_read(self._settings.state)
+        return disk is not None and disk.free < disk.reserve

@@ -88,6 +88,7 @@ class ContainerLauncher:
         return JobOrder(
             name=job_name(job_id, 1),
             machine_id=self._machine_id,
+            own_image=True,
             plan=AttemptPlan(
                 attempt_id=plan.run_id,
                 job_id=job_id,

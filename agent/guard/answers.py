@@ -51,10 +51,11 @@ def info(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def image(answer: dict[str, Any]) -> dict[str, Any]:
-    """What the sandbox overrides, and the names by digest."""
+    """What the sandbox overrides, the names by digest, and how much room it takes."""
     config = answer.get("Config") or {}
     kept = {name: config.get(name) for name in ("Env", "Volumes")}
-    return {"Id": answer.get("Id"), "RepoDigests": answer.get("RepoDigests") or [], "Config": kept}
+    digests = answer.get("RepoDigests") or []
+    return {"Id": answer.get("Id"), "RepoDigests": digests, "Size": answer.get("Size"), "Config": kept}
 
 
 def label_filters(filters: dict[str, Any]) -> list[str]:

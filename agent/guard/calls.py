@@ -127,7 +127,7 @@ def _image_pull(context: Context) -> Relay:
 
 
 def _image_ask(context: Context) -> Relay:
-    """Whether the registry would give this image to whoever has this login, or to anybody."""
+    """Whether the registry would give this image to whoever has this login, or to anybody; and which digest a tag means."""
     reference = context.policy.image(context.name.replace("%40", "@"), "image")
     login = None if context.login is None else login_check(context.login, reference.registry)
     target = reference.pull_reference.replace("@", "%40")
@@ -138,6 +138,22 @@ def _image_inspect(context: Context) -> Reply:
     reference = context.policy.image(context.name.replace("%40", "@"), "image")
     answer = context.ask("GET", _image_path(reference.pull_reference))
     return Reply(json_write(answers.image(answer.json()))) if answer.good else _whole(answer)
+
+
+def _image_remove(context: Context) -> Reply:
+    """One that no container uses, which the engine sees to, and that bears no tag: jobs' images bear none, and whoever tags
+    an image wants it. Never the agent's own."""
+    reference = context.policy.image(context.name.replace("%40", "@"), "image")
+    if reference.digest in {each.digest for each in context.policy.images}:
+        raise Refused("image", "the agent's own", "an image of jobs")
+    path = _image_path(reference.pull_reference)
+    described = context.ask("GET", path)
+    if not described.good:
+        return _whole(described)
+    if described.json().get("RepoTags"):
+        raise Refused("image", "one with a tag", "images that are here by their digest alone")
+    removed = context.ask("DELETE", path.removesuffix("/json"), query={"force": "0", "noprune": "1"})
+    return Reply(b"[]") if removed.good else _whole(removed)
 
 
 # Containers
@@ -247,6 +263,7 @@ def _call(method: str, path: str, run: Callable[[Context], Reply | Relay], **opt
 
 _IMAGE = r"(?P<name>[a-z0-9][a-z0-9._:/-]*(?:%40sha256:[0-9a-f]{64})?(?::[A-Za-z0-9._-]+)?)"
 _DIGEST = r"(?P<name>[a-z0-9][a-z0-9._:/-]*%40sha256:[0-9a-f]{64})"
+_EXACT = r"(?P<name>[a-z0-9][a-z0-9._:/-]*(?:%40sha256:[0-9a-f]{64}|:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))"
 _EITHER = Exactly(["0", "1"])
 _TRUTH = Exactly([*_YES.values, *_NO.values])
 
@@ -264,8 +281,9 @@ CALLS: tuple[Call, ...] = (
         required={"fromImage", "tag"},
         login=True,
     ),
-    _call("GET", f"/distribution/{_DIGEST}/json", _image_ask, login=True),
+    _call("GET", f"/distribution/{_EXACT}/json", _image_ask, login=True),
     _call("GET", f"/images/{_IMAGE}/json", _image_inspect),
+    _call("DELETE", f"/images/{_DIGEST}", _image_remove, query={"force": _NO, "noprune": _YES}),
     _call(
         "GET",
         "/containers/json",

@@ -61,11 +61,15 @@ class FoundJob:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOrder:
-    """One attempt to run under a name, on behalf of a machine."""
+    """One attempt to run under a name, on behalf of a machine.
+
+    `own_image`: the image is the product's own (a probe's, the benchmark's), which stays on the machine.
+    """
 
     name: str
     machine_id: str
     plan: AttemptPlan = field(repr=False)
+    own_image: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +139,9 @@ class JobRuntime(Protocol):
 
     def leftovers(self) -> list[str]:
         """Names of this machine's jobs of which something is here, but no job: what was left half removed, or half made."""
+
+    def tidy(self) -> None:
+        """Once a minute: remove what is kept for coming jobs and has become too much."""
 
     def close(self) -> None:
         """Let go of the engine; jobs go on running."""

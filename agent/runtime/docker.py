@@ -8,6 +8,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -24,6 +25,7 @@ from agent.confinement import (
     UNPRIVILEGED_USER,
     WORKSPACE,
 )
+from agent.disk import Disk, disk_read
 from agent.errors import AgentError
 from agent.runtime import sandbox
 from agent.runtime.base import (
@@ -40,6 +42,7 @@ from agent.runtime.docker_answers import engine_away, event_action, has_componen
 from agent.runtime.docker_errors import called, create_refused
 from agent.runtime.docker_images import image_present, image_pull
 from agent.runtime.egress import EgressProbe
+from agent.runtime.image_cache import ImageCache
 from agent.runtime.spool import LogSpool
 from agent_protocol.images import ALLOWED_REGISTRIES
 
@@ -61,7 +64,8 @@ class DockerRuntime:
     # Longer than an engine waits for its containers when it shuts down (15 s unless configured otherwise).
     shutdown_patience_s = 20.0
 
-    def __init__(self, settings: Settings, machine_id: str) -> None:
+    def __init__(self, settings: Settings, machine_id: str, disk: Callable[[Path], Disk | None] = disk_read) -> None:
+        """`disk` reads the file system of a folder. Raises AgentError when the engine cannot be used."""
         self._machine_id = machine_id
         self._network = settings.job_network
         self._devices = settings.devices == "engine"
@@ -89,6 +93,7 @@ class DockerRuntime:
         self._api = self._engine.api
         self._foreign_ends: dict[str, float] = {}
         self._spool = LogSpool(settings.state / "spool", self._log_stream)
+        self._images = ImageCache(self._api, settings.state / "images.json", lambda: disk(settings.state))
         image = settings.egress_image
         self._egress = None if self._network == "none" or image is None else EgressProbe(self, image, machine_id)
 
@@ -116,7 +121,7 @@ class DockerRuntime:
         return image_present(self._api, image)
 
     def prepare(self, order: JobOrder, cancelled: Callable[[], bool]) -> str:
-        return image_pull(self._api, order.plan, self._registries, cancelled)
+        return image_pull(self._api, order, self._registries, self._images, cancelled)
 
     # Life
 
@@ -316,6 +321,7 @@ class DockerRuntime:
 
     def release(self, name: str) -> None:
         self._spool.finish(name)
+        self._images.let_go(name)
         for remove in (
             lambda: self._container_remove(name),
             lambda: self._api.remove_volume(name, force=True),
@@ -351,6 +357,9 @@ class DockerRuntime:
         names = {each["Name"] for each in [*volumes, *called(self._api.networks, filters=mine)]}
         # Looked for afterwards: what was made meanwhile has its container's name in the agent's records.
         return sorted(names - {job.name for job in self.found()} - self._probes())
+
+    def tidy(self) -> None:
+        self._images.tidy()
 
     def _probes(self) -> set[str]:
         return set() if self._egress is None else set(self._egress.names)

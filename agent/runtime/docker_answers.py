@@ -6,8 +6,6 @@ from typing import Any
 
 from docker.errors import APIError
 
-from agent_protocol.images import ImageRefused, image_parse
-
 # What the guard answers for an engine that does not, and when too many ask at once.
 GUARD_AWAY = frozenset({502, 503})
 
@@ -24,14 +22,6 @@ def engine_away(error: APIError) -> bool:
     return error.status_code in GUARD_AWAY or (
         error.is_server_error() and "shutting down" in str(error.explanation).lower()
     )
-
-
-def image_name(image: str, registries: frozenset[str]) -> str | None:
-    """registry/repository of a digest as the engine abbreviates it; null for one that may not be used."""
-    try:
-        return image_parse(image, allowed_registries=registries).name
-    except ImageRefused:
-        return None
 
 
 def event_action(event: dict[str, Any]) -> tuple[str, str]:

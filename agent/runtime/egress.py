@@ -110,4 +110,4 @@ def _order(image: str, machine_id: str) -> JobOrder:
         disconnect_grace_s=60,
         log_limit_bytes=4096,
     )
-    return JobOrder(name=job_name(plan.job_id, plan.number), machine_id=machine_id, plan=plan)
+    return JobOrder(name=job_name(plan.job_id, plan.number), machine_id=machine_id, plan=plan, own_image=True)

@@ -210,6 +210,9 @@ class ProcessRuntime:
         """A job's folder goes last and at once."""
         return []
 
+    def tidy(self) -> None:
+        """Nothing is kept for coming jobs."""
+
     def close(self) -> None:
         """Nothing is held: supervisors become children of init."""
 

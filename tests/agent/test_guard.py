@@ -108,6 +108,7 @@ def scene(engine: DockerEngine, registry: FakeRegistry) -> Scene:
     squatted = f"gpunex-job-{uuid.uuid4()}-1"
     for name in ("theirs", squatted):
         client.volumes.create(name)
+    image_id = str(client.images.get(image).id)
     client.networks.create("theirs", driver="bridge", options={"com.docker.network.bridge.name": "gpxtheirs"})
     client.close()
     for each in (order, spare):
@@ -127,6 +128,8 @@ def scene(engine: DockerEngine, registry: FakeRegistry) -> Scene:
         "other": other.name,
         "bridge": bridge_name(other.name),
         "digest": registry.digest,
+        "repository": f"{registry.name}/busybox",
+        "image_id": image_id.removeprefix("sha256:"),
     }
     return Scene(engine, names, create_body(spare, image), everything(engine))
 
@@ -240,7 +243,7 @@ def test_only_what_is_ours_is_shown(scene: Scene) -> None:
     assert info["ServerVersion"]
     assert not {"Name", "Labels", "RegistryConfig", "Swarm", "HttpProxy", "Containers", "DockerRootDir"} & set(info)
     _, image = scene.ask("GET", f"{API}/images/{scene.body['Image'].replace('@', '%40')}/json")
-    assert set(image) == {"Id", "RepoDigests", "Config"}
+    assert set(image) == {"Id", "RepoDigests", "Size", "Config"}
     assert set(image["Config"]) == {"Env", "Volumes"}
 
 
