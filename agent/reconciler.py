@@ -3,7 +3,7 @@
 import logging
 import threading
 
-from agent.attempts import ENDED, PULLING, Attempt, AttemptContext
+from agent.attempts import ENDED, PULLING, RUNNING, Attempt, AttemptContext
 from agent.benchmarks import BenchmarkManager
 from agent.clock import boot_id
 from agent.runtime.base import EngineUnavailable, FoundJob, job_name
@@ -70,21 +70,22 @@ class Reconciler:
         attempt.ensure_running()
 
     def _new(self, plan: AttemptPlan, *, created: bool = False) -> Attempt:
-        """A record on disk and the attempt around it."""
+        """A record on disk and the attempt around it. One that has started here, before the state folder was lost, is found
+        or has ended; it is never begun a second time."""
         record = AttemptRecord(
             attempt_id=plan.attempt_id,
             job_id=plan.job_id,
             number=plan.number,
             token=plan.token,
             name=job_name(plan.job_id, plan.number),
-            state=PULLING,
+            state=RUNNING if plan.started else PULLING,
             boot_id=boot_id(),
             gpu_uuids=plan.gpu_uuids,
             time_limit_s=plan.time_limit_s,
             disconnect_grace_s=plan.disconnect_grace_s,
             disk_bytes=plan.limits.disk_bytes,
             log_limit_bytes=plan.log_limit_bytes,
-            created=created,
+            created=created or bool(plan.started),
         )
         self._context.store.attempt_put(record)
         return Attempt(record, self._context)

@@ -18,6 +18,7 @@ from agent_protocol.fields import (
     UuidText,
     integer,
     nested,
+    optional_boolean,
     optional_text,
     secret_text,
     text,
@@ -69,7 +70,11 @@ class RegistryLogin(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptPlan(Message):
-    """One attempt of a job on this host. `token` fences it: a report under another token is refused."""
+    """One attempt of a job on this host. `token` fences it: a report under another token is refused.
+
+    `started`: this machine has reported it as running. Secrets and login are left out from then on, so it must not be
+    begun again.
+    """
 
     STRAY_FIELDS_IGNORED: ClassVar[bool] = True
 
@@ -90,6 +95,7 @@ class AttemptPlan(Message):
     disconnect_grace_s: int = integer(0, MAX_GRACE_S)
     log_limit_bytes: int = integer(0)
     registry_login: RegistryLogin | None = wire(Nullable(Nested(RegistryLogin)))
+    started: bool | None = optional_boolean()
 
     def check(self) -> None:
         if len(set(self.gpu_uuids)) != len(self.gpu_uuids):

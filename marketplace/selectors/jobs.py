@@ -20,6 +20,7 @@ from marketplace.models import Attempt, Job, LogChunk, Rental
 
 PAGE = 25
 LOG_PAGE_BYTES = 256 * 1024
+_HAS_STARTED = frozenset({Attempt.Status.RUNNING, Attempt.Status.STOPPING, Attempt.Status.ENDED})
 
 
 def job_of(*, customer: Party, job_id: UUID) -> Job:
@@ -148,7 +149,7 @@ def _whole_characters(content: bytes, *, more: bool) -> bytes:
 
 def plan_complete(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Plan items as they go out to a machine: secrets join the environment of attempts that are to run, and the login of a
-    private image's registry its place.
+    private image's registry its place, until the machine has reported the attempt as running (it needs them no more).
 
     They are stored sealed and unsealed here only, for the machine whose plan this is.
     """
@@ -156,11 +157,14 @@ def plan_complete(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     wanted = [item["key"] for item in items if item["kind"] == "attempt" and item["body"]["desired"] == "run"]
     if not wanted:
         return items
-    sealed = dict(Attempt.objects.filter(pk__in=wanted, job__secrets__isnull=False).values_list("pk", "job__secrets"))
+    found = Attempt.objects.filter(pk__in=wanted).values_list("pk", "status", "job__secrets")
+    known = {pk: (status in _HAS_STARTED, secrets) for pk, status, secrets in found}
     complete = []
     for item in items:
-        secrets = sealed.get(UUID(item["key"])) if item["kind"] == "attempt" else None
-        if secrets is not None:
+        started, secrets = known.get(UUID(item["key"]), (False, None)) if item["kind"] == "attempt" else (False, None)
+        if started:
+            item = {**item, "body": {**item["body"], "started": True}}
+        elif secrets is not None:
             kept = job_unseal(bytes(secrets))
             environment = {**item["body"]["environment"], **kept.environment}
             item = {**item, "body": {**item["body"], "environment": environment, "registry_login": kept.login}}

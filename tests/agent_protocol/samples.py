@@ -64,6 +64,7 @@ ATTEMPT_PLAN: dict[str, Any] = {
     "disconnect_grace_s": 1800,
     "log_limit_bytes": 16 * 2**20,
     "registry_login": None,
+    "started": None,
 }
 REGISTRY_LOGIN: dict[str, Any] = {"registry": "ghcr.io", "username": "robot$ravi+ci", "password": "hunter2"}
 CHALLENGE: dict[str, Any] = {"nonce": "n1", "n": 8192, "rounds": 5}
@@ -179,6 +180,7 @@ SAMPLES: list[tuple[type[Any], dict[str, Any]]] = [
     (wire.JobLimits, LIMITS),
     (wire.AttemptPlan, ATTEMPT_PLAN),
     (wire.AttemptPlan, {**ATTEMPT_PLAN, "registry_login": REGISTRY_LOGIN}),
+    (wire.AttemptPlan, {**ATTEMPT_PLAN, "started": True}),
     (wire.RegistryLogin, REGISTRY_LOGIN),
     (wire.BenchmarkPlan, BENCHMARK_PLAN),
     (wire.AttemptEnded, ATTEMPT_ENDED),

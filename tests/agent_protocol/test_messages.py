@@ -44,6 +44,7 @@ def _legitimate(message: type[Any], name: str, value: object) -> bool:
             "ecc_enabled",
             "mig_enabled",
             "rotate_credential",
+            "started",
         }
         return name in ours
     return message is wire.RefusalReply and name == "fields" and isinstance(value, dict)

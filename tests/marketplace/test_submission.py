@@ -175,6 +175,35 @@ class TestSecrets:
         (complete,) = plan_complete([item])
         assert complete["body"]["registry_login"] is None
 
+    def test_they_go_out_until_the_machine_has_started_it_and_no_longer(self, ravi: User, at: At) -> None:
+        told = story(
+            ravi,
+            now=at(0),
+            environment={"OPEN": "1"},
+            secrets={"TOKEN": "s3cret-value"},
+            registry_username="ravi",
+            registry_password=PASSWORD,
+        )
+
+        def sent() -> str:
+            body = told.agent.plan()[told.attempt.pk]
+            (complete,) = plan_complete([{"kind": "attempt", "key": str(told.attempt.pk), "body": body}])
+            AttemptPlan.parse(complete["body"])
+            return str(complete)
+
+        # An agent that restarts before the job has started begins anew, and needs them again.
+        for second, state in enumerate(("pulling", "starting")):
+            told.agent.observe(told.attempt, state, at=at(10 + second))
+            assert "s3cret-value" in sent()
+            assert PASSWORD in sent()
+            assert "'started': True" not in sent()
+        for second, state in enumerate(("running", "stopping")):
+            told.agent.observe(told.attempt, state, at=at(20 + second), elapsed=1 + second)
+            assert "s3cret-value" not in sent()
+            assert PASSWORD not in sent()
+            assert "'started': True" in sent()
+            assert "OPEN" in sent()
+
     def test_a_stop_carries_none(self, ravi: User, at: At) -> None:
         told = story(ravi, now=at(0), secrets={"TOKEN": "s3cret-value"})
         job_cancel(job=told.job, actor=ravi, now=at(5))
