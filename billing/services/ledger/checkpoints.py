@@ -43,6 +43,6 @@ def checkpoints_take(*, now: datetime) -> int:
     # On its own: the fence's transaction must get its number after the largest posting was seen.
     with transaction.atomic(durable=True):
         newest = Posting.objects.aggregate(newest=Max("id"))["newest"]
-        if newest is not None and newest != fence:
+        if newest is not None and not PostingFence.objects.filter(posting_id__gte=newest).exists():
             PostingFence.objects.create(posting_id=newest, at=now)
     return written
