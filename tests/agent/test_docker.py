@@ -294,7 +294,9 @@ def test_an_orphan_container_is_removed_and_a_strangers_is_not(
     docker_host.sql("DELETE FROM attempt")
     platform.plan_remove(body["attempt_id"])
     client = engine.client()
-    stranger = client.containers.create(f"{registry.name}/busybox:1", ["sleep", "600"], network_mode="none")
+    stranger = client.containers.create(
+        f"{registry.name}/busybox@{registry.digest}", ["sleep", "600"], network_mode="none"
+    )
     docker_host.start()
     eventually(lambda: platform.events_of("orphan"), "the orphan is reported")
     assert [each.id for each in client.containers.list(all=True, ignore_removed=True)] == [stranger.id]
