@@ -98,6 +98,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A group that xdist does not see is spread over the workers: each would start a marketplace of its own. (xdist 3.8 marks
+    them with a suffix that pytest 9.2 no longer takes.)"""
+    if hasattr(session.config, "workerinput"):
+        grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
+        if any("@" not in item.nodeid for item in grouped):
+            raise pytest.UsageError("xdist_group is not seen: this pytest and this pytest-xdist do not fit together")
+
+
 @pytest.fixture(autouse=True)
 def _no_language_left_behind() -> Iterator[None]:
     """A request in Chinese leaves its language active in this thread; the next test starts in English again."""
