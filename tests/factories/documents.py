@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 from accounts.models import Party, User
 from billing.chain.records import TransactionRecord
-from billing.models import Deposit, Destination, Payout, PayoutAttempt, Transfer
-from billing.services import payouts_run, policy_set
+from billing.models import Deposit, Destination, Document, Payout, PayoutAttempt, Transfer
+from billing.services import payouts_run, policy_set, receipts_issue
 from billing.services.payouts.settle import payout_settle
 from billing.states import PAYOUT
 from core.ids import uuid7
-from tests.factories.billing import funded, party
+from tests.factories.billing import USDC, funded, party
 
 
 def deposited(owner: User | Party, amount_micro: int, *, at: datetime) -> Deposit:
@@ -90,3 +90,10 @@ def settled(payout: Payout, *, at: datetime) -> Payout:
     payout_settle(payout=payout, attempt=attempt, record=record, now=at + timedelta(seconds=20))
     payout.refresh_from_db()
     return payout
+
+
+def receipt_of(user: User, at: datetime) -> Document:
+    """The receipt of a deposit of 5 USDC that arrived just then."""
+    deposited(user, 5 * USDC, at=at)
+    receipts_issue(now=at)
+    return Document.objects.latest("pk")
