@@ -18,6 +18,26 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name="Mail",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                ("to", models.EmailField(max_length=254)),
+                ("sealed", models.BinaryField(null=True)),
+                ("due_at", models.DateTimeField(editable=False, null=True)),
+                ("attempts", models.PositiveSmallIntegerField(default=0, editable=False)),
+                ("sent_at", models.DateTimeField(editable=False, null=True)),
+            ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)), fields=["due_at"], name="accounts_mail_due"
+                    ),
+                    models.Index(fields=["created_at"], name="accounts_mail_age"),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Party",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
@@ -27,6 +47,7 @@ class Migration(migrations.Migration):
                     models.CharField(choices=[("person", "Person"), ("team", "Team")], default="person", max_length=16),
                 ),
                 ("handle", models.SlugField(max_length=40, unique=True)),
+                ("legal_name", models.CharField(blank=True, db_default="", default="", max_length=140)),
                 (
                     "status",
                     models.CharField(
@@ -84,24 +105,28 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-        ),
-        migrations.CreateModel(
-            name="Mail",
-            fields=[
-                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("to", models.EmailField(max_length=254)),
-                ("sealed", models.BinaryField(null=True)),
-                ("due_at", models.DateTimeField(editable=False, null=True)),
-                ("attempts", models.PositiveSmallIntegerField(default=0, editable=False)),
-                ("sent_at", models.DateTimeField(editable=False, null=True)),
-            ],
+            options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("email", django.db.models.functions.text.Lower("email"))),
+                        name="accounts_user_email_lower",
+                    ),
+                ],
+            },
         ),
         migrations.CreateModel(
             name="Notification",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="notifications",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
                 ("kind", models.CharField(max_length=60)),
                 ("subject", models.CharField(max_length=200)),
                 ("body", models.TextField()),
@@ -116,27 +141,18 @@ class Migration(migrations.Migration):
                         to="accounts.mail",
                     ),
                 ),
-                (
-                    "user",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="notifications",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
             ],
+            options={
+                "indexes": [
+                    models.Index(fields=["user", "-id"], name="accounts_notification_inbox"),
+                ],
+            },
         ),
         migrations.CreateModel(
             name="PartyMember",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                (
-                    "role",
-                    models.CharField(
-                        choices=[("owner", "Owner"), ("member", "Member")], default="owner", max_length=16
-                    ),
-                ),
                 (
                     "party",
                     models.ForeignKey(
@@ -151,31 +167,17 @@ class Migration(migrations.Migration):
                         to=settings.AUTH_USER_MODEL,
                     ),
                 ),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[("owner", "Owner"), ("member", "Member")], default="owner", max_length=16
+                    ),
+                ),
             ],
-        ),
-        migrations.AddConstraint(
-            model_name="user",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("email", django.db.models.functions.text.Lower("email"))),
-                name="accounts_user_email_lower",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="notification",
-            index=models.Index(fields=["user", "-id"], name="accounts_notification_inbox"),
-        ),
-        migrations.AddIndex(
-            model_name="mail",
-            index=models.Index(
-                condition=models.Q(("due_at__isnull", False)), fields=["due_at"], name="accounts_mail_due"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="mail",
-            index=models.Index(fields=["created_at"], name="accounts_mail_age"),
-        ),
-        migrations.AddConstraint(
-            model_name="partymember",
-            constraint=models.UniqueConstraint(fields=("party", "user"), name="accounts_partymember_once"),
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("party", "user"), name="accounts_partymember_once"),
+                ],
+            },
         ),
     ]

@@ -52,6 +52,26 @@ class Migration(migrations.Migration):
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
                 (
+                    "gpu",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="benchmark_runs", to="providers.gpu"
+                    ),
+                ),
+                (
+                    "machine",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="benchmark_runs",
+                        to="providers.machine",
+                    ),
+                ),
+                (
+                    "suite",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="runs", to="benchmarks.suite"
+                    ),
+                ),
+                (
                     "status",
                     models.CharField(
                         choices=[
@@ -96,29 +116,107 @@ class Migration(migrations.Migration):
                 ("simulated", models.BooleanField(null=True)),
                 ("conditions", models.JSONField(blank=True, default=dict)),
                 ("reason", models.CharField(blank=True, max_length=40)),
-                (
-                    "gpu",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="benchmark_runs", to="providers.gpu"
-                    ),
-                ),
-                (
-                    "machine",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="benchmark_runs",
-                        to="providers.machine",
-                    ),
-                ),
-                (
-                    "suite",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="runs", to="benchmarks.suite"
-                    ),
-                ),
             ],
             options={
                 "verbose_name": "benchmark run",
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("status", "requested")), fields=["not_before"], name="benchmarks_run_due"
+                    ),
+                    models.Index(
+                        condition=models.Q(("status__in", ("offered", "running"))),
+                        fields=["lease_until"],
+                        name="benchmarks_run_lease",
+                    ),
+                    models.Index(fields=["gpu", "-requested_at"], name="benchmarks_run_history"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("status__in", ("requested", "offered", "running", "reported"))),
+                        fields=("gpu",),
+                        name="benchmarks_run_one_open",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("status__in", ("offered", "running"))),
+                        fields=("machine",),
+                        name="benchmarks_run_one_on_host",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("status__in", ("offered", "running")), _negated=True),
+                            ("lease_until__isnull", False),
+                            _connector="OR",
+                        ),
+                        name="benchmarks_run_leased",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Result",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="results", to="benchmarks.run"
+                    ),
+                ),
+                ("metric", models.CharField(max_length=24)),
+                ("value", models.DecimalField(decimal_places=4, max_digits=16, null=True)),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("run", "metric"), name="benchmarks_result_once"),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Proof",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="proofs", to="benchmarks.run"
+                    ),
+                ),
+                ("attempt", models.UUIDField()),
+                ("seed", models.CharField(max_length=64)),
+                ("n", models.PositiveIntegerField()),
+                ("rounds", models.PositiveIntegerField()),
+                ("started_at", models.DateTimeField()),
+                ("roots", models.JSONField(default=list)),
+                ("product_s", models.FloatField(null=True)),
+                ("rows", models.JSONField(default=list)),
+                ("committed_at", models.DateTimeField(null=True)),
+                ("leaves", models.JSONField(default=list)),
+                ("opened_at", models.DateTimeField(null=True)),
+                ("wrong", models.JSONField(null=True)),
+                ("decided_at", models.DateTimeField(null=True)),
+            ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("decided_at__isnull", True), ("opened_at__isnull", False)),
+                        fields=["opened_at"],
+                        name="benchmarks_proof_undecided",
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("run", "attempt"), name="benchmarks_proof_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("opened_at__isnull", True), ("committed_at__isnull", False), _connector="OR"
+                        ),
+                        name="benchmarks_proof_commits_before_opening",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("decided_at__isnull", True), ("opened_at__isnull", False), _connector="OR"),
+                        name="benchmarks_proof_opens_before_decision",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -126,6 +224,12 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "suite",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="thresholds", to="benchmarks.suite"
+                    ),
+                ),
                 (
                     "name",
                     models.CharField(
@@ -148,28 +252,19 @@ class Migration(migrations.Migration):
                 ("value", models.DecimalField(decimal_places=4, max_digits=12)),
                 ("valid_from", models.DateTimeField()),
                 ("reason", models.CharField(max_length=200)),
-                (
-                    "suite",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="thresholds", to="benchmarks.suite"
-                    ),
-                ),
             ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("suite", "name", "valid_from"), name="benchmarks_threshold_once"),
+                    models.CheckConstraint(condition=models.Q(("value__gt", 0)), name="benchmarks_threshold_positive"),
+                ],
+            },
         ),
         migrations.CreateModel(
             name="Verdict",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("passed", models.BooleanField()),
-                ("meets_minimum", models.BooleanField()),
-                ("in_review", models.BooleanField(default=False)),
-                ("health_percent", models.DecimalField(decimal_places=1, max_digits=8, null=True)),
-                ("performance_index", models.DecimalField(decimal_places=1, max_digits=8, null=True)),
-                ("reasons", models.JSONField(default=list)),
-                ("simulated", models.BooleanField()),
-                ("decided_at", models.DateTimeField()),
-                ("decided_by", models.CharField(max_length=80)),
                 (
                     "gpu",
                     models.ForeignKey(
@@ -182,149 +277,34 @@ class Migration(migrations.Migration):
                         on_delete=django.db.models.deletion.PROTECT, related_name="verdicts", to="benchmarks.run"
                     ),
                 ),
-            ],
-        ),
-        migrations.CreateModel(
-            name="Proof",
-            fields=[
-                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("attempt", models.UUIDField()),
-                ("seed", models.CharField(max_length=64)),
-                ("n", models.PositiveIntegerField()),
-                ("rounds", models.PositiveIntegerField()),
-                ("started_at", models.DateTimeField()),
-                ("roots", models.JSONField(default=list)),
-                ("product_s", models.FloatField(null=True)),
-                ("rows", models.JSONField(default=list)),
-                ("committed_at", models.DateTimeField(null=True)),
-                ("leaves", models.JSONField(default=list)),
-                ("opened_at", models.DateTimeField(null=True)),
-                ("wrong", models.JSONField(null=True)),
-                ("decided_at", models.DateTimeField(null=True)),
-                (
-                    "run",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="proofs", to="benchmarks.run"
-                    ),
-                ),
+                ("passed", models.BooleanField()),
+                ("meets_minimum", models.BooleanField()),
+                ("in_review", models.BooleanField(default=False)),
+                ("health_percent", models.DecimalField(decimal_places=1, max_digits=8, null=True)),
+                ("performance_index", models.DecimalField(decimal_places=1, max_digits=8, null=True)),
+                ("reasons", models.JSONField(default=list)),
+                ("simulated", models.BooleanField()),
+                ("decided_at", models.DateTimeField()),
+                ("decided_by", models.CharField(max_length=80)),
             ],
             options={
                 "indexes": [
-                    models.Index(
-                        condition=models.Q(("decided_at__isnull", True), ("opened_at__isnull", False)),
-                        fields=["opened_at"],
-                        name="benchmarks_proof_undecided",
-                    )
+                    models.Index(fields=["gpu", "-decided_at", "-id"], name="benchmarks_verdict_latest"),
                 ],
                 "constraints": [
-                    models.UniqueConstraint(fields=("run", "attempt"), name="benchmarks_proof_once"),
                     models.CheckConstraint(
-                        condition=models.Q(
-                            ("opened_at__isnull", True), ("committed_at__isnull", False), _connector="OR"
-                        ),
-                        name="benchmarks_proof_commits_before_opening",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(("decided_at__isnull", True), ("opened_at__isnull", False), _connector="OR"),
-                        name="benchmarks_proof_opens_before_decision",
+                        condition=models.Q(("in_review", False), ("passed", False), _connector="OR"),
+                        name="benchmarks_verdict_review_hides",
                     ),
                 ],
             },
         ),
-        migrations.CreateModel(
-            name="Result",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("metric", models.CharField(max_length=24)),
-                ("value", models.DecimalField(decimal_places=4, max_digits=16, null=True)),
-                (
-                    "run",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="results", to="benchmarks.run"
-                    ),
-                ),
-            ],
-            options={
-                "constraints": [models.UniqueConstraint(fields=("run", "metric"), name="benchmarks_result_once")],
-            },
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(
-                condition=models.Q(("status", "requested")), fields=["not_before"], name="benchmarks_run_due"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(
-                condition=models.Q(("status__in", ("offered", "running"))),
-                fields=["lease_until"],
-                name="benchmarks_run_lease",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(fields=["gpu", "-requested_at"], name="benchmarks_run_history"),
-        ),
-        migrations.AddConstraint(
-            model_name="run",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("status__in", ("requested", "offered", "running", "reported"))),
-                fields=("gpu",),
-                name="benchmarks_run_one_open",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="run",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("status__in", ("offered", "running"))),
-                fields=("machine",),
-                name="benchmarks_run_one_on_host",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="run",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("status__in", ("offered", "running")), _negated=True),
-                    ("lease_until__isnull", False),
-                    _connector="OR",
-                ),
-                name="benchmarks_run_leased",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="threshold",
-            constraint=models.UniqueConstraint(
-                fields=("suite", "name", "valid_from"), name="benchmarks_threshold_once"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="threshold",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("value__gt", 0)), name="benchmarks_threshold_positive"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="verdict",
-            index=models.Index(fields=["gpu", "-decided_at", "-id"], name="benchmarks_verdict_latest"),
-        ),
-        migrations.AddConstraint(
-            model_name="verdict",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("in_review", False), ("passed", False), _connector="OR"),
-                name="benchmarks_verdict_review_hides",
-            ),
-        ),
-        # Evidence and what was made of it are written once; a run keeps what it was asked for.
         laws.append_only("benchmarks_threshold"),
         laws.append_only("benchmarks_result"),
         laws.append_only("benchmarks_verdict"),
         laws.frozen_columns(
             "benchmarks_run", ["gpu_id", "machine_id", "suite_id", "trigger", "requested_by", "requested_at"]
         ),
-        # A challenge is evidence: each stage is written once.
         laws.frozen_columns("benchmarks_proof", ["run_id", "attempt", "seed", "n", "rounds", "started_at"]),
         laws.written_once(
             "benchmarks_proof",

@@ -1,83 +1,10 @@
-"""The laws of bank payouts, as triggers: one live line, no cancel while a bank may pay, bytes and decisions that stay."""
+"""The laws of bank payouts, as triggers: one live line, files that add up, bytes and decisions that stay."""
 
 from __future__ import annotations
 
 from django.db.migrations import RunSQL
 
 from core import laws
-
-
-def _payout_law(bank: str) -> str:
-    return f"""
-    CREATE OR REPLACE FUNCTION billing_payout_law() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-        IF OLD.status IN ('settled', 'cancelled') THEN
-            RAISE EXCEPTION 'payout % is % and stays so', OLD.id, OLD.status
-                USING ERRCODE = 'integrity_constraint_violation';
-        END IF;
-        IF NEW.status = 'cancelled' AND EXISTS (
-            SELECT 1 FROM billing_payoutattempt
-            WHERE payout_id = OLD.id AND state IN ('signed', 'sent', 'unknown', 'landed')
-        ) THEN
-            RAISE EXCEPTION 'payout % cannot be cancelled: a signed transaction may still land', OLD.id
-                USING ERRCODE = 'integrity_constraint_violation';
-        END IF;
-        {bank}
-        RETURN NEW;
-    END $$;
-    """
-
-
-def _attempt_law(rail: str) -> str:
-    return f"""
-    CREATE OR REPLACE FUNCTION billing_payoutattempt_law() RETURNS trigger LANGUAGE plpgsql AS $$
-    DECLARE
-        found record;
-    BEGIN
-        SELECT status, rail INTO found FROM billing_payout WHERE id = NEW.payout_id FOR SHARE;
-        IF found.status NOT IN ('ready', 'submitted') {rail} THEN
-            RAISE EXCEPTION 'payout % is % by %: nothing may be signed for it', NEW.payout_id, found.status, found.rail
-                USING ERRCODE = 'integrity_constraint_violation';
-        END IF;
-        RETURN NEW;
-    END $$;
-    """
-
-
-# Cancelling and writing a line lock the payout's row, each from its side, so they exclude each other.
-PAYOUT = RunSQL(
-    _payout_law(
-        """
-        IF NEW.status = 'cancelled' AND EXISTS (
-            SELECT 1 FROM billing_bankline WHERE payout_id = OLD.id AND state IN ('written', 'accepted', 'settled')
-        ) THEN
-            RAISE EXCEPTION 'payout % cannot be cancelled: the bank may still pay it', OLD.id
-                USING ERRCODE = 'integrity_constraint_violation';
-        END IF;
-        IF NEW.status = 'settled' AND NEW.rail = 'bank' AND NOT EXISTS (
-            SELECT 1 FROM billing_bankline WHERE payout_id = OLD.id AND state = 'settled'
-        ) THEN
-            RAISE EXCEPTION 'payout % is not settled: no line of it is booked', OLD.id
-                USING ERRCODE = 'integrity_constraint_violation';
-        END IF;
-        """
-    )
-    + """
-    CREATE TRIGGER billing_payout_bank_frozen BEFORE UPDATE ON billing_payout
-        FOR EACH ROW WHEN (NEW.amount_cents IS DISTINCT FROM OLD.amount_cents OR NEW.currency <> OLD.currency
-            OR NEW.eur_rate_id IS DISTINCT FROM OLD.eur_rate_id) EXECUTE FUNCTION core_refuse_change();
-    CREATE TRIGGER billing_destination_bank_frozen BEFORE UPDATE ON billing_destination
-        FOR EACH ROW WHEN (NEW.scheme <> OLD.scheme OR NEW.holder <> OLD.holder)
-        EXECUTE FUNCTION core_refuse_change();
-    """,
-    _payout_law("")
-    + """
-    DROP TRIGGER billing_payout_bank_frozen ON billing_payout;
-    DROP TRIGGER billing_destination_bank_frozen ON billing_destination;
-    """,
-)
-
-ATTEMPT = RunSQL(_attempt_law("OR found.rail <> 'usdc'"), _attempt_law(""))
 
 LINE = RunSQL(
     """
@@ -156,8 +83,6 @@ ENTRY = RunSQL(
 )
 
 OPERATIONS = [
-    PAYOUT,
-    ATTEMPT,
     LINE,
     FILE,
     ENTRY,

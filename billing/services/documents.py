@@ -1,7 +1,7 @@
 """Issuing receipts and statements: the facts, once, under the next number of their series.
 
 A number is taken in the transaction that writes its document, under the series' row lock, and the database refuses any
-other (billing/migrations/_document_laws.py). Every verb may run twice or beside its twin: the second finds the document.
+other (billing/migrations/_laws_documents.py). Every verb may run twice or beside its twin: the second finds the document.
 """
 
 from __future__ import annotations

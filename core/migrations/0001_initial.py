@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
                         condition=models.Q(("done_at__isnull", True)),
                         fields=["retry_at", "id"],
                         name="core_delivery_open",
-                    )
+                    ),
                 ],
             },
         ),
@@ -49,7 +49,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "constraints": [
-                    models.UniqueConstraint(fields=("principal", "route", "key"), name="core_idempotencykey_once")
+                    models.UniqueConstraint(fields=("principal", "route", "key"), name="core_idempotencykey_once"),
                 ],
             },
         ),
@@ -62,7 +62,9 @@ class Migration(migrations.Migration):
                 ("claimed_at", models.DateTimeField()),
             ],
             options={
-                "constraints": [models.UniqueConstraint(fields=("name", "slot"), name="core_slot_once")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("name", "slot"), name="core_slot_once"),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -79,7 +81,9 @@ class Migration(migrations.Migration):
                 ("at", models.DateTimeField()),
             ],
             options={
-                "indexes": [models.Index(fields=["subject_type", "subject_id", "id"], name="core_statusevent_subject")],
+                "indexes": [
+                    models.Index(fields=["subject_type", "subject_id", "id"], name="core_statusevent_subject"),
+                ],
             },
         ),
         laws.REFUSE_CHANGE,

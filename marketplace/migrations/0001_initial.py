@@ -24,6 +24,24 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "machine",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="listings", to="providers.machine"
+                    ),
+                ),
+                (
+                    "gpu_model",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="listings", to="providers.gpumodel"
+                    ),
+                ),
+                (
+                    "provider",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="listings", to="providers.provider"
+                    ),
+                ),
                 ("rate_micro", models.BigIntegerField(null=True)),
                 ("gpus_total", models.PositiveSmallIntegerField(default=0)),
                 ("gpus_free", models.PositiveSmallIntegerField(default=0)),
@@ -44,32 +62,173 @@ class Migration(migrations.Migration):
                 ("recheck_at", models.DateTimeField(null=True)),
                 ("rank", models.PositiveIntegerField(default=0)),
                 ("updated_at", models.DateTimeField()),
+            ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("recheck_at__isnull", False)),
+                        fields=["recheck_at"],
+                        name="marketplace_listing_due",
+                    ),
+                    models.Index(fields=["provider", "gpu_model"], name="marketplace_listing_provider"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("machine", "gpu_model"), name="marketplace_listing_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(("gpus_free__lte", models.F("gpus_total"))),
+                        name="marketplace_listing_free_of_total",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("hidden_reason", ""), ("rate_micro__isnull", False), ("visible", True)),
+                            models.Q(("visible", False), models.Q(("hidden_reason", ""), _negated=True)),
+                            _connector="OR",
+                        ),
+                        name="marketplace_listing_visible_or_why",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Job",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "customer",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="jobs", to="accounts.party"
+                    ),
+                ),
+                (
+                    "submitted_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                ("name", models.CharField(blank=True, max_length=80)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("queued", "Queued"),
+                            ("active", "Active"),
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                            ("lost", "Lost"),
+                        ],
+                        default="queued",
+                        max_length=12,
+                    ),
+                ),
+                ("reason", models.CharField(blank=True, default="", max_length=32)),
+                ("waiting", models.CharField(blank=True, default="", max_length=16)),
+                ("image", models.CharField(max_length=600)),
+                ("command", models.JSONField(default=list)),
+                ("environment", models.JSONField(default=dict)),
+                ("secrets", models.BinaryField(blank=True, null=True)),
+                ("gpu_count", models.PositiveSmallIntegerField()),
                 (
                     "gpu_model",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="listings", to="providers.gpumodel"
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="providers.gpumodel",
                     ),
                 ),
                 (
-                    "machine",
+                    "listing",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="listings", to="providers.machine"
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="jobs",
+                        to="marketplace.listing",
                     ),
                 ),
+                ("max_rate_micro", models.BigIntegerField()),
+                ("min_reliability", models.DecimalField(blank=True, decimal_places=3, max_digits=6, null=True)),
+                ("region", models.CharField(blank=True, max_length=24)),
+                ("country", models.CharField(blank=True, max_length=2)),
+                ("disk_gb", models.PositiveIntegerField()),
+                ("time_limit_s", models.PositiveIntegerField()),
+                ("disconnect_grace_s", models.PositiveIntegerField()),
+                ("max_attempts", models.PositiveSmallIntegerField()),
                 (
-                    "provider",
+                    "rerun_of",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="listings", to="providers.provider"
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="reruns",
+                        to="marketplace.job",
                     ),
                 ),
+                ("queued_at", models.DateTimeField()),
+                ("cancel_requested_at", models.DateTimeField(blank=True, null=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
             ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("status", "queued")),
+                        fields=["created_at", "id"],
+                        name="marketplace_job_queue",
+                    ),
+                    models.Index(fields=["customer", "-id"], name="marketplace_job_customer"),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("ended_at__isnull", True), ("status__in", ["queued", "active"])),
+                            models.Q(
+                                ("ended_at__isnull", False),
+                                ("status__in", ["succeeded", "failed", "cancelled", "lost"]),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="marketplace_job_ended",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("status__in", ["queued", "active"]), ("secrets__isnull", True), _connector="OR"
+                        ),
+                        name="marketplace_job_secrets_gone",
+                    ),
+                ],
+            },
         ),
         migrations.CreateModel(
             name="Attempt",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "job",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="attempts", to="marketplace.job"
+                    ),
+                ),
                 ("number", models.PositiveSmallIntegerField()),
+                (
+                    "machine",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="attempts", to="providers.machine"
+                    ),
+                ),
+                (
+                    "provider",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="attempts", to="providers.provider"
+                    ),
+                ),
                 (
                     "status",
                     models.CharField(
@@ -102,28 +261,49 @@ class Migration(migrations.Migration):
                 ("log_bytes", models.PositiveBigIntegerField(default=0)),
                 ("log_dropped", models.BooleanField(default=False)),
                 ("log_final", models.BooleanField(default=False)),
-                (
-                    "machine",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="attempts", to="providers.machine"
-                    ),
-                ),
-                (
-                    "provider",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="attempts", to="providers.provider"
-                    ),
-                ),
             ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("status", "ended"), _negated=True),
+                        fields=["lease_until"],
+                        name="marketplace_attempt_lease",
+                    ),
+                    models.Index(
+                        condition=models.Q(("status", "ended"), _negated=True),
+                        fields=["machine"],
+                        name="marketplace_attempt_machine",
+                    ),
+                    models.Index(
+                        condition=models.Q(("kept_gpus", True)), fields=["machine"], name="marketplace_attempt_kept"
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("job", "number"), name="marketplace_attempt_number"),
+                    models.UniqueConstraint(
+                        condition=models.Q(("status", "ended"), _negated=True),
+                        fields=("job",),
+                        name="marketplace_attempt_one_live",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("ended_at__isnull", False),
+                                ("status", "ended"),
+                                models.Q(("reason", ""), _negated=True),
+                            ),
+                            models.Q(models.Q(("status", "ended"), _negated=True), ("ended_at__isnull", True)),
+                            _connector="OR",
+                        ),
+                        name="marketplace_attempt_ended",
+                    ),
+                ],
+            },
         ),
         migrations.CreateModel(
             name="AttemptEvidence",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("code", models.CharField(max_length=32)),
-                ("boot_id", models.CharField(max_length=64)),
-                ("report", models.JSONField()),
-                ("received_at", models.DateTimeField()),
                 (
                     "attempt",
                     models.ForeignKey(
@@ -136,104 +316,14 @@ class Migration(migrations.Migration):
                         on_delete=django.db.models.deletion.PROTECT, related_name="+", to="providers.machine"
                     ),
                 ),
+                ("code", models.CharField(max_length=32)),
+                ("boot_id", models.CharField(max_length=64)),
+                ("report", models.JSONField()),
+                ("received_at", models.DateTimeField()),
             ],
             options={
                 "verbose_name_plural": "attempt evidence",
             },
-        ),
-        migrations.CreateModel(
-            name="Job",
-            fields=[
-                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("name", models.CharField(blank=True, max_length=80)),
-                (
-                    "status",
-                    models.CharField(
-                        choices=[
-                            ("queued", "Queued"),
-                            ("active", "Active"),
-                            ("succeeded", "Succeeded"),
-                            ("failed", "Failed"),
-                            ("cancelled", "Cancelled"),
-                            ("lost", "Lost"),
-                        ],
-                        default="queued",
-                        max_length=12,
-                    ),
-                ),
-                ("reason", models.CharField(blank=True, default="", max_length=32)),
-                ("waiting", models.CharField(blank=True, default="", max_length=16)),
-                ("image", models.CharField(max_length=600)),
-                ("command", models.JSONField(default=list)),
-                ("environment", models.JSONField(default=dict)),
-                ("secrets", models.BinaryField(blank=True, null=True)),
-                ("gpu_count", models.PositiveSmallIntegerField()),
-                ("max_rate_micro", models.BigIntegerField()),
-                ("min_reliability", models.DecimalField(blank=True, decimal_places=3, max_digits=6, null=True)),
-                ("region", models.CharField(blank=True, max_length=24)),
-                ("country", models.CharField(blank=True, max_length=2)),
-                ("disk_gb", models.PositiveIntegerField()),
-                ("time_limit_s", models.PositiveIntegerField()),
-                ("disconnect_grace_s", models.PositiveIntegerField()),
-                ("max_attempts", models.PositiveSmallIntegerField()),
-                ("queued_at", models.DateTimeField()),
-                ("cancel_requested_at", models.DateTimeField(blank=True, null=True)),
-                ("ended_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "customer",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="jobs", to="accounts.party"
-                    ),
-                ),
-                (
-                    "gpu_model",
-                    models.ForeignKey(
-                        blank=True,
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="+",
-                        to="providers.gpumodel",
-                    ),
-                ),
-                (
-                    "rerun_of",
-                    models.ForeignKey(
-                        blank=True,
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="reruns",
-                        to="marketplace.job",
-                    ),
-                ),
-                (
-                    "submitted_by",
-                    models.ForeignKey(
-                        blank=True,
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-                (
-                    "listing",
-                    models.ForeignKey(
-                        blank=True,
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="jobs",
-                        to="marketplace.listing",
-                    ),
-                ),
-            ],
-        ),
-        migrations.AddField(
-            model_name="attempt",
-            name="job",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.PROTECT, related_name="attempts", to="marketplace.job"
-            ),
         ),
         migrations.CreateModel(
             name="ListingIndex",
@@ -246,6 +336,15 @@ class Migration(migrations.Migration):
                         related_name="index",
                         serialize=False,
                         to="marketplace.listing",
+                    ),
+                ),
+                (
+                    "gpu_model",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="providers.gpumodel",
                     ),
                 ),
                 ("rentable", models.BooleanField()),
@@ -263,6 +362,58 @@ class Migration(migrations.Migration):
             ],
             options={
                 "verbose_name_plural": "listing index",
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("rentable", True)),
+                        fields=["rank", "listing"],
+                        name="marketplace_index_rank",
+                    ),
+                    models.Index(
+                        condition=models.Q(("rentable", True)),
+                        fields=["rate_micro", "listing"],
+                        name="marketplace_index_rate",
+                    ),
+                    models.Index(
+                        condition=models.Q(("rentable", True)),
+                        fields=["per_performance", "listing"],
+                        name="marketplace_index_perf",
+                    ),
+                    models.Index(
+                        condition=models.Q(("rentable", True)),
+                        fields=["reliability", "listing"],
+                        name="marketplace_index_score",
+                    ),
+                    models.Index(
+                        condition=models.Q(("rentable", True)),
+                        fields=["gpu_model", "rank", "listing"],
+                        name="marketplace_index_m_rank",
+                    ),
+                    models.Index(
+                        condition=models.Q(("rentable", True)),
+                        fields=["gpu_model", "rate_micro", "listing"],
+                        name="marketplace_index_m_rate",
+                    ),
+                    models.Index(
+                        condition=models.Q(("rentable", True)),
+                        fields=["gpu_model", "per_performance", "listing"],
+                        name="marketplace_index_m_perf",
+                    ),
+                    models.Index(
+                        condition=models.Q(("rentable", True)),
+                        fields=["gpu_model", "reliability", "listing"],
+                        name="marketplace_index_m_score",
+                    ),
+                    models.Index(
+                        condition=models.Q(("rentable", True)),
+                        fields=["country", "gpu_model", "rank", "listing"],
+                        name="marketplace_index_country",
+                    ),
+                    models.Index(
+                        condition=models.Q(("rentable", True)),
+                        fields=["region", "tier", "rank", "listing"],
+                        name="marketplace_index_region",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -270,27 +421,36 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("region", models.CharField(blank=True, max_length=24)),
-                ("p25_micro", models.BigIntegerField(null=True)),
-                ("median_micro", models.BigIntegerField(null=True)),
-                ("p75_micro", models.BigIntegerField(null=True)),
-                ("providers", models.PositiveIntegerField()),
-                ("computed_at", models.DateTimeField()),
                 (
                     "gpu_model",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.PROTECT, related_name="+", to="providers.gpumodel"
                     ),
                 ),
+                ("region", models.CharField(blank=True, max_length=24)),
+                ("p25_micro", models.BigIntegerField(null=True)),
+                ("median_micro", models.BigIntegerField(null=True)),
+                ("p75_micro", models.BigIntegerField(null=True)),
+                ("providers", models.PositiveIntegerField()),
+                ("computed_at", models.DateTimeField()),
             ],
+            options={
+                "indexes": [
+                    models.Index(fields=["gpu_model", "region", "-computed_at"], name="marketplace_price_latest"),
+                ],
+            },
         ),
         migrations.CreateModel(
             name="Rate",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("rate_micro", models.BigIntegerField(null=True)),
-                ("set_at", models.DateTimeField()),
+                (
+                    "provider",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="rates", to="providers.provider"
+                    ),
+                ),
                 (
                     "gpu_model",
                     models.ForeignKey(
@@ -307,12 +467,8 @@ class Migration(migrations.Migration):
                         to="providers.machine",
                     ),
                 ),
-                (
-                    "provider",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="rates", to="providers.provider"
-                    ),
-                ),
+                ("rate_micro", models.BigIntegerField(null=True)),
+                ("set_at", models.DateTimeField()),
                 (
                     "set_by",
                     models.ForeignKey(
@@ -324,22 +480,31 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "indexes": [
+                    models.Index(
+                        fields=["provider", "gpu_model", "machine", "-set_at", "-id"], name="marketplace_rate_current"
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("rate_micro__range", (100, 1000000000)), ("rate_micro__isnull", True), _connector="OR"
+                        ),
+                        name="marketplace_rate_bounds",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("rate_micro__isnull", False), ("machine__isnull", False), _connector="OR"),
+                        name="marketplace_rate_withdrawn",
+                    ),
+                ],
+            },
         ),
         migrations.CreateModel(
             name="Rental",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("gpus", models.PositiveSmallIntegerField()),
-                ("rate_micro", models.BigIntegerField()),
-                ("fee_bps", models.PositiveSmallIntegerField()),
-                ("covered_micro", models.BigIntegerField()),
-                ("started_at", models.DateTimeField(null=True)),
-                ("ended_at", models.DateTimeField(null=True)),
-                ("billed_seconds", models.PositiveBigIntegerField(default=0)),
-                ("charged_micro", models.BigIntegerField(default=0)),
-                ("credited_micro", models.BigIntegerField(default=0)),
-                ("settled_at", models.DateTimeField(null=True)),
                 (
                     "attempt",
                     models.OneToOneField(
@@ -353,313 +518,101 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
-                    "gpu_model",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="providers.gpumodel"
-                    ),
-                ),
-                (
                     "provider",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.PROTECT, related_name="rentals", to="providers.provider"
                     ),
                 ),
-            ],
-        ),
-        migrations.CreateModel(
-            name="Charge",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("source", models.CharField(max_length=120, unique=True)),
-                ("from_seconds", models.PositiveBigIntegerField()),
-                ("to_seconds", models.PositiveBigIntegerField()),
-                ("amount_micro", models.BigIntegerField()),
-                ("posted_at", models.DateTimeField()),
                 (
-                    "rental",
+                    "gpu_model",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="charges", to="marketplace.rental"
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="providers.gpumodel"
                     ),
                 ),
+                ("gpus", models.PositiveSmallIntegerField()),
+                ("rate_micro", models.BigIntegerField()),
+                ("fee_bps", models.PositiveSmallIntegerField()),
+                ("covered_micro", models.BigIntegerField()),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                ("billed_seconds", models.PositiveBigIntegerField(default=0)),
+                ("charged_micro", models.BigIntegerField(default=0)),
+                ("credited_micro", models.BigIntegerField(default=0)),
+                ("settled_at", models.DateTimeField(null=True)),
             ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("settled_at__isnull", True)), fields=["id"], name="marketplace_rental_open"
+                    ),
+                    models.Index(fields=["provider", "-id"], name="marketplace_rental_provider"),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("charged_micro__gte", 0),
+                            ("credited_micro__lte", models.F("charged_micro")),
+                            ("gpus__gt", 0),
+                            ("rate_micro__gt", 0),
+                        ),
+                        name="marketplace_rental_amounts",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("settled_at__isnull", True), ("ended_at__isnull", False), _connector="OR"),
+                        name="marketplace_rental_settled",
+                    ),
+                ],
+            },
         ),
         migrations.CreateModel(
             name="RentalGpu",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
                 (
-                    "gpu",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="rental_gpus", to="providers.gpu"
-                    ),
-                ),
-                (
                     "rental",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.PROTECT, related_name="rental_gpus", to="marketplace.rental"
                     ),
                 ),
+                (
+                    "gpu",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="rental_gpus", to="providers.gpu"
+                    ),
+                ),
             ],
             options={
                 "verbose_name": "rental GPU",
+                "constraints": [
+                    models.UniqueConstraint(fields=("rental", "gpu"), name="marketplace_rentalgpu_once"),
+                ],
             },
         ),
-        migrations.AddIndex(
-            model_name="attempt",
-            index=models.Index(
-                condition=models.Q(("status", "ended"), _negated=True),
-                fields=["lease_until"],
-                name="marketplace_attempt_lease",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="attempt",
-            index=models.Index(
-                condition=models.Q(("status", "ended"), _negated=True),
-                fields=["machine"],
-                name="marketplace_attempt_machine",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="attempt",
-            index=models.Index(
-                condition=models.Q(("kept_gpus", True)), fields=["machine"], name="marketplace_attempt_kept"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="attempt",
-            constraint=models.UniqueConstraint(fields=("job", "number"), name="marketplace_attempt_number"),
-        ),
-        migrations.AddConstraint(
-            model_name="attempt",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("status", "ended"), _negated=True),
-                fields=("job",),
-                name="marketplace_attempt_one_live",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="attempt",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("ended_at__isnull", False), ("status", "ended"), models.Q(("reason", ""), _negated=True)),
-                    models.Q(models.Q(("status", "ended"), _negated=True), ("ended_at__isnull", True)),
-                    _connector="OR",
+        migrations.CreateModel(
+            name="Charge",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                (
+                    "rental",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="charges", to="marketplace.rental"
+                    ),
                 ),
-                name="marketplace_attempt_ended",
-            ),
-        ),
-        migrations.AddField(
-            model_name="listingindex",
-            name="gpu_model",
-            field=models.ForeignKey(
-                db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="providers.gpumodel"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="listing",
-            index=models.Index(
-                condition=models.Q(("recheck_at__isnull", False)), fields=["recheck_at"], name="marketplace_listing_due"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="listing",
-            index=models.Index(fields=["provider", "gpu_model"], name="marketplace_listing_provider"),
-        ),
-        migrations.AddConstraint(
-            model_name="listing",
-            constraint=models.UniqueConstraint(fields=("machine", "gpu_model"), name="marketplace_listing_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="listing",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("gpus_free__lte", models.F("gpus_total"))), name="marketplace_listing_free_of_total"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="listing",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("hidden_reason", ""), ("rate_micro__isnull", False), ("visible", True)),
-                    models.Q(("visible", False), models.Q(("hidden_reason", ""), _negated=True)),
-                    _connector="OR",
-                ),
-                name="marketplace_listing_visible_or_why",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="job",
-            index=models.Index(
-                condition=models.Q(("status", "queued")), fields=["created_at", "id"], name="marketplace_job_queue"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="job",
-            index=models.Index(fields=["customer", "-id"], name="marketplace_job_customer"),
-        ),
-        migrations.AddConstraint(
-            model_name="job",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("ended_at__isnull", True), ("status__in", ["queued", "active"])),
-                    models.Q(("ended_at__isnull", False), ("status__in", ["succeeded", "failed", "cancelled", "lost"])),
-                    _connector="OR",
-                ),
-                name="marketplace_job_ended",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="job",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("status__in", ["queued", "active"]), ("secrets__isnull", True), _connector="OR"),
-                name="marketplace_job_secrets_gone",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="marketprice",
-            index=models.Index(fields=["gpu_model", "region", "-computed_at"], name="marketplace_price_latest"),
-        ),
-        migrations.AddIndex(
-            model_name="rate",
-            index=models.Index(
-                fields=["provider", "gpu_model", "machine", "-set_at", "-id"], name="marketplace_rate_current"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="rate",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("rate_micro__range", (100, 1000000000)), ("rate_micro__isnull", True), _connector="OR"
-                ),
-                name="marketplace_rate_bounds",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="rate",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("rate_micro__isnull", False), ("machine__isnull", False), _connector="OR"),
-                name="marketplace_rate_withdrawn",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="rental",
-            index=models.Index(
-                condition=models.Q(("settled_at__isnull", True)), fields=["id"], name="marketplace_rental_open"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="rental",
-            index=models.Index(fields=["provider", "-id"], name="marketplace_rental_provider"),
-        ),
-        migrations.AddConstraint(
-            model_name="rental",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("charged_micro__gte", 0),
-                    ("credited_micro__lte", models.F("charged_micro")),
-                    ("gpus__gt", 0),
-                    ("rate_micro__gt", 0),
-                ),
-                name="marketplace_rental_amounts",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="rental",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("settled_at__isnull", True), ("ended_at__isnull", False), _connector="OR"),
-                name="marketplace_rental_settled",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="charge",
-            constraint=models.UniqueConstraint(fields=("rental", "from_seconds"), name="marketplace_charge_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="charge",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("amount_micro__gte", 0), ("to_seconds__gt", models.F("from_seconds"))),
-                name="marketplace_charge_amount",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="rentalgpu",
-            constraint=models.UniqueConstraint(fields=("rental", "gpu"), name="marketplace_rentalgpu_once"),
-        ),
-        migrations.AddIndex(
-            model_name="listingindex",
-            index=models.Index(
-                condition=models.Q(("rentable", True)), fields=["rank", "listing"], name="marketplace_index_rank"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="listingindex",
-            index=models.Index(
-                condition=models.Q(("rentable", True)), fields=["rate_micro", "listing"], name="marketplace_index_rate"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="listingindex",
-            index=models.Index(
-                condition=models.Q(("rentable", True)),
-                fields=["per_performance", "listing"],
-                name="marketplace_index_perf",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="listingindex",
-            index=models.Index(
-                condition=models.Q(("rentable", True)),
-                fields=["reliability", "listing"],
-                name="marketplace_index_score",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="listingindex",
-            index=models.Index(
-                condition=models.Q(("rentable", True)),
-                fields=["gpu_model", "rank", "listing"],
-                name="marketplace_index_m_rank",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="listingindex",
-            index=models.Index(
-                condition=models.Q(("rentable", True)),
-                fields=["gpu_model", "rate_micro", "listing"],
-                name="marketplace_index_m_rate",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="listingindex",
-            index=models.Index(
-                condition=models.Q(("rentable", True)),
-                fields=["gpu_model", "per_performance", "listing"],
-                name="marketplace_index_m_perf",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="listingindex",
-            index=models.Index(
-                condition=models.Q(("rentable", True)),
-                fields=["gpu_model", "reliability", "listing"],
-                name="marketplace_index_m_score",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="listingindex",
-            index=models.Index(
-                condition=models.Q(("rentable", True)),
-                fields=["country", "gpu_model", "rank", "listing"],
-                name="marketplace_index_country",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="listingindex",
-            index=models.Index(
-                condition=models.Q(("rentable", True)),
-                fields=["region", "tier", "rank", "listing"],
-                name="marketplace_index_region",
-            ),
+                ("source", models.CharField(max_length=120, unique=True)),
+                ("from_seconds", models.PositiveBigIntegerField()),
+                ("to_seconds", models.PositiveBigIntegerField()),
+                ("amount_micro", models.BigIntegerField()),
+                ("posted_at", models.DateTimeField()),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("rental", "from_seconds"), name="marketplace_charge_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(("amount_micro__gte", 0), ("to_seconds__gt", models.F("from_seconds"))),
+                        name="marketplace_charge_amount",
+                    ),
+                ],
+            },
         ),
         *TABLES,
     ]

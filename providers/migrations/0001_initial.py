@@ -31,10 +31,248 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name="Application",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "party",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="applications", to="accounts.party"
+                    ),
+                ),
+                (
+                    "applicant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("draft", "Draft"),
+                            ("submitted", "Submitted"),
+                            ("in_review", "In review"),
+                            ("more_information", "More information needed"),
+                            ("approved", "Approved"),
+                            ("rejected", "Rejected"),
+                            ("withdrawn", "Withdrawn"),
+                        ],
+                        default="draft",
+                        max_length=20,
+                    ),
+                ),
+                ("legal_name", models.CharField(blank=True, max_length=120, verbose_name="Full legal name")),
+                ("email", models.EmailField(blank=True, max_length=254, verbose_name="E-mail")),
+                ("company", models.CharField(blank=True, max_length=120, verbose_name="Company")),
+                (
+                    "ups",
+                    models.CharField(
+                        blank=True,
+                        choices=[("none", "No UPS"), ("some", "Some machines"), ("all", "All machines")],
+                        max_length=8,
+                        verbose_name="UPS",
+                    ),
+                ),
+                (
+                    "commitment_months",
+                    models.PositiveSmallIntegerField(
+                        blank=True,
+                        choices=[(0, "No commitment"), (3, "3 months"), (6, "6 months"), (12, "12 months")],
+                        null=True,
+                        verbose_name="Commitment",
+                    ),
+                ),
+                ("maintenance_note", models.TextField(blank=True, max_length=2000, verbose_name="Maintenance note")),
+                (
+                    "tier",
+                    models.CharField(
+                        blank=True, choices=[("enterprise", "Enterprise"), ("community", "Community")], max_length=12
+                    ),
+                ),
+                ("question", models.TextField(blank=True)),
+                ("requested_sections", models.JSONField(blank=True, default=list)),
+                ("answer", models.TextField(blank=True, max_length=2000)),
+                (
+                    "reviewed_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                ("decision_reason", models.TextField(blank=True)),
+                ("updated_at", models.DateTimeField()),
+                ("submitted_at", models.DateTimeField(blank=True, null=True)),
+                ("decided_at", models.DateTimeField(blank=True, null=True)),
+            ],
+            options={
+                "indexes": [
+                    models.Index(fields=["status", "submitted_at"], name="providers_application_queue"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("status__in", ("draft", "submitted", "in_review", "more_information"))),
+                        fields=("party",),
+                        name="providers_application_one_open",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("status", "approved"), _negated=True),
+                            models.Q(("tier", ""), _negated=True),
+                            _connector="OR",
+                        ),
+                        name="providers_application_tier",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="GpuModel",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                ("slug", models.SlugField(max_length=40, unique=True)),
+                ("name", models.CharField(max_length=80, unique=True)),
+                ("family", models.CharField(max_length=40)),
+                ("memory_gb", models.PositiveIntegerField()),
+                ("memory_mib", models.PositiveIntegerField()),
+                ("memory_ecc_mib", models.PositiveIntegerField(blank=True, null=True)),
+                ("fp32_tflops_peak", models.DecimalField(decimal_places=2, max_digits=9)),
+                ("fp16_tflops_peak", models.DecimalField(decimal_places=2, max_digits=9)),
+                ("bandwidth_gbps_peak", models.DecimalField(decimal_places=2, max_digits=9)),
+                ("fp32_tflops_reference", models.DecimalField(blank=True, decimal_places=2, max_digits=9, null=True)),
+                ("fp16_tflops_reference", models.DecimalField(blank=True, decimal_places=2, max_digits=9, null=True)),
+                (
+                    "bandwidth_gbps_reference",
+                    models.DecimalField(blank=True, decimal_places=2, max_digits=9, null=True),
+                ),
+                ("supported", models.BooleanField(default=True)),
+            ],
+            options={
+                "verbose_name": "GPU model",
+                "ordering": ["name"],
+            },
+        ),
+        migrations.CreateModel(
+            name="ApplicationGpuGroup",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "application",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="groups", to="providers.application"
+                    ),
+                ),
+                ("position", models.PositiveSmallIntegerField()),
+                (
+                    "gpu_model",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="providers.gpumodel",
+                    ),
+                ),
+                ("other", models.BooleanField(default=False)),
+                ("other_model", models.CharField(blank=True, max_length=80)),
+                ("quantity", models.PositiveIntegerField(blank=True, null=True)),
+                ("host_memory_gb", models.PositiveIntegerField(blank=True, null=True)),
+                ("upload_mbps", models.PositiveIntegerField(blank=True, null=True)),
+                ("download_mbps", models.PositiveIntegerField(blank=True, null=True)),
+                ("always_on", models.BooleanField(default=True)),
+                ("schedule_zone", models.CharField(blank=True, max_length=64)),
+                ("windows", models.JSONField(blank=True, default=list)),
+                ("city", models.CharField(blank=True, max_length=80)),
+                ("country", models.CharField(blank=True, max_length=2)),
+                ("region", models.CharField(blank=True, max_length=80)),
+            ],
+            options={
+                "ordering": ["position"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("application", "position"), name="providers_group_position"),
+                    models.CheckConstraint(
+                        condition=models.Q(("quantity__isnull", True), ("quantity__range", (1, 1024)), _connector="OR"),
+                        name="providers_group_quantity",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="GpuModelAlias",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "model",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="aliases", to="providers.gpumodel"
+                    ),
+                ),
+                ("nvml_name", models.CharField(max_length=128, unique=True)),
+            ],
+            options={
+                "verbose_name": "GPU model alias",
+                "verbose_name_plural": "GPU model aliases",
+            },
+        ),
+        migrations.CreateModel(
+            name="Provider",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "party",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="provider", to="accounts.party"
+                    ),
+                ),
+                (
+                    "application",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="providers.application"
+                    ),
+                ),
+                (
+                    "tier",
+                    models.CharField(choices=[("enterprise", "Enterprise"), ("community", "Community")], max_length=12),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[("active", "Active"), ("suspended", "Suspended"), ("closed", "Closed")],
+                        default="active",
+                        max_length=12,
+                    ),
+                ),
+                ("country", models.CharField(max_length=2)),
+                ("region", models.CharField(max_length=24)),
+                ("commitment_months", models.PositiveSmallIntegerField(default=0)),
+                ("approved_machines", models.PositiveIntegerField()),
+                ("joined_at", models.DateTimeField()),
+            ],
+            options={
+                "abstract": False,
+            },
+        ),
+        migrations.CreateModel(
             name="EnrolmentToken",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "provider",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="enrolment_tokens",
+                        to="providers.provider",
+                    ),
+                ),
                 ("secret_hash", models.BinaryField(max_length=32, unique=True)),
                 ("expires_at", models.DateTimeField()),
                 ("uses", models.PositiveIntegerField()),
@@ -42,13 +280,112 @@ class Migration(migrations.Migration):
                 ("revoked_at", models.DateTimeField(blank=True, null=True)),
                 ("issued_by", models.CharField(max_length=80)),
             ],
+            options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("uses_left__gte", 0), ("uses_left__lte", models.F("uses"))),
+                        name="providers_token_uses",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Machine",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "provider",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="machines", to="providers.provider"
+                    ),
+                ),
+                ("name", models.CharField(max_length=128)),
+                ("labels", models.JSONField(blank=True, default=list)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("pending_confirmation", "Waiting for confirmation"),
+                            ("active", "Active"),
+                            ("draining", "Draining"),
+                            ("quarantined", "Quarantined"),
+                            ("retired", "Retired"),
+                            ("revoked", "Revoked"),
+                        ],
+                        default="pending_confirmation",
+                        max_length=24,
+                    ),
+                ),
+                ("status_reason", models.CharField(blank=True, max_length=200)),
+                ("simulated", models.BooleanField(default=False)),
+                ("country", models.CharField(max_length=2)),
+                ("region", models.CharField(max_length=24)),
+                ("boot_id", models.CharField(max_length=64)),
+                ("sequence", models.BigIntegerField(default=0)),
+                ("agent_version", models.CharField(max_length=32)),
+                ("plan_version", models.BigIntegerField(default=0)),
+                ("host", models.JSONField(default=dict)),
+                ("ram_bytes", models.BigIntegerField(blank=True, null=True)),
+                ("cpu_count", models.PositiveIntegerField(blank=True, null=True)),
+                ("disk_total_bytes", models.BigIntegerField(blank=True, null=True)),
+                ("driver_version", models.CharField(blank=True, max_length=64)),
+                ("cuda_version", models.CharField(blank=True, max_length=64)),
+                ("network_down_mbps", models.PositiveIntegerField(blank=True, null=True)),
+                ("network_up_mbps", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "shortfalls",
+                    models.JSONField(blank=True, db_default=models.Value([], models.JSONField()), default=list),
+                ),
+                (
+                    "shortfalls_accepted",
+                    models.JSONField(blank=True, db_default=models.Value([], models.JSONField()), default=list),
+                ),
+                ("degraded", models.JSONField(default=list)),
+                ("enrolled_at", models.DateTimeField()),
+                ("enrol_key", models.UUIDField(unique=True)),
+                (
+                    "enrol_token",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="machines",
+                        to="providers.enrolmenttoken",
+                    ),
+                ),
+                ("confirmed_at", models.DateTimeField(blank=True, null=True)),
+                ("inventory_digest", models.CharField(blank=True, max_length=64)),
+                ("inventory_at", models.DateTimeField(blank=True, null=True)),
+                ("rotate_wanted_at", models.DateTimeField(blank=True, null=True)),
+                ("clock_skew_s", models.IntegerField(blank=True, null=True)),
+            ],
+            options={
+                "indexes": [
+                    models.Index(fields=["provider", "status"], name="providers_machine_provider"),
+                ],
+            },
         ),
         migrations.CreateModel(
             name="Gpu",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "machine",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="gpus", to="providers.machine"
+                    ),
+                ),
                 ("uuid", models.CharField(max_length=96)),
+                (
+                    "model",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="gpus",
+                        to="providers.gpumodel",
+                    ),
+                ),
                 ("reported_name", models.CharField(blank=True, max_length=128)),
                 ("memory_bytes", models.BigIntegerField(blank=True, null=True)),
                 (
@@ -105,291 +442,82 @@ class Migration(migrations.Migration):
             ],
             options={
                 "verbose_name": "GPU",
+                "indexes": [
+                    models.Index(fields=["uuid"], name="providers_gpu_uuid"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("status", "retired"), _negated=True),
+                        fields=("machine", "uuid"),
+                        name="providers_gpu_once",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("status", "active")), fields=("uuid",), name="providers_gpu_one_active"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("status", "active"), _negated=True),
+                            models.Q(("model__isnull", False), ("reason", "")),
+                            _connector="OR",
+                        ),
+                        name="providers_gpu_active_known",
+                    ),
+                ],
             },
-        ),
-        migrations.CreateModel(
-            name="GpuModel",
-            fields=[
-                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("slug", models.SlugField(max_length=40, unique=True)),
-                ("name", models.CharField(max_length=80, unique=True)),
-                ("family", models.CharField(max_length=40)),
-                ("memory_gb", models.PositiveIntegerField()),
-                ("memory_mib", models.PositiveIntegerField()),
-                ("memory_ecc_mib", models.PositiveIntegerField(blank=True, null=True)),
-                ("fp32_tflops_peak", models.DecimalField(decimal_places=2, max_digits=9)),
-                ("fp16_tflops_peak", models.DecimalField(decimal_places=2, max_digits=9)),
-                ("bandwidth_gbps_peak", models.DecimalField(decimal_places=2, max_digits=9)),
-                ("fp32_tflops_reference", models.DecimalField(blank=True, decimal_places=2, max_digits=9, null=True)),
-                ("fp16_tflops_reference", models.DecimalField(blank=True, decimal_places=2, max_digits=9, null=True)),
-                (
-                    "bandwidth_gbps_reference",
-                    models.DecimalField(blank=True, decimal_places=2, max_digits=9, null=True),
-                ),
-                ("supported", models.BooleanField(default=True)),
-            ],
-            options={
-                "verbose_name": "GPU model",
-                "ordering": ["name"],
-            },
-        ),
-        migrations.CreateModel(
-            name="Application",
-            fields=[
-                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                (
-                    "status",
-                    models.CharField(
-                        choices=[
-                            ("draft", "Draft"),
-                            ("submitted", "Submitted"),
-                            ("in_review", "In review"),
-                            ("more_information", "More information needed"),
-                            ("approved", "Approved"),
-                            ("rejected", "Rejected"),
-                            ("withdrawn", "Withdrawn"),
-                        ],
-                        default="draft",
-                        max_length=20,
-                    ),
-                ),
-                ("legal_name", models.CharField(blank=True, max_length=120, verbose_name="Full legal name")),
-                ("email", models.EmailField(blank=True, max_length=254, verbose_name="E-mail")),
-                ("company", models.CharField(blank=True, max_length=120, verbose_name="Company")),
-                (
-                    "ups",
-                    models.CharField(
-                        blank=True,
-                        choices=[("none", "No UPS"), ("some", "Some machines"), ("all", "All machines")],
-                        max_length=8,
-                        verbose_name="UPS",
-                    ),
-                ),
-                (
-                    "commitment_months",
-                    models.PositiveSmallIntegerField(
-                        blank=True,
-                        choices=[(0, "No commitment"), (3, "3 months"), (6, "6 months"), (12, "12 months")],
-                        null=True,
-                        verbose_name="Commitment",
-                    ),
-                ),
-                ("maintenance_note", models.TextField(blank=True, max_length=2000, verbose_name="Maintenance note")),
-                (
-                    "tier",
-                    models.CharField(
-                        blank=True, choices=[("enterprise", "Enterprise"), ("community", "Community")], max_length=12
-                    ),
-                ),
-                ("question", models.TextField(blank=True)),
-                ("requested_sections", models.JSONField(blank=True, default=list)),
-                ("answer", models.TextField(blank=True, max_length=2000)),
-                ("decision_reason", models.TextField(blank=True)),
-                ("updated_at", models.DateTimeField()),
-                ("submitted_at", models.DateTimeField(blank=True, null=True)),
-                ("decided_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "applicant",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL
-                    ),
-                ),
-                (
-                    "party",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="applications", to="accounts.party"
-                    ),
-                ),
-                (
-                    "reviewed_by",
-                    models.ForeignKey(
-                        blank=True,
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-            ],
         ),
         migrations.CreateModel(
             name="GpuClaim",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("kind", models.CharField(choices=[("job", "Job"), ("benchmark", "Benchmark")], max_length=12)),
-                ("holder", models.UUIDField()),
-                ("live", models.BooleanField(default=True)),
-                ("claimed_at", models.DateTimeField()),
-                ("released_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "gpu",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.PROTECT, related_name="claims", to="providers.gpu"
                     ),
                 ),
+                ("kind", models.CharField(choices=[("job", "Job"), ("benchmark", "Benchmark")], max_length=12)),
+                ("holder", models.UUIDField()),
+                ("live", models.BooleanField(default=True)),
+                ("claimed_at", models.DateTimeField()),
+                ("released_at", models.DateTimeField(blank=True, null=True)),
             ],
             options={
                 "verbose_name": "GPU claim",
+                "indexes": [
+                    models.Index(condition=models.Q(("live", True)), fields=["holder"], name="providers_claim_holder"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("live", True)), fields=("gpu",), name="providers_claim_one_live"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("live", True), ("released_at__isnull", True)),
+                            models.Q(("live", False), ("released_at__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="providers_claim_released",
+                    ),
+                ],
             },
-        ),
-        migrations.AddField(
-            model_name="gpu",
-            name="model",
-            field=models.ForeignKey(
-                blank=True,
-                null=True,
-                on_delete=django.db.models.deletion.PROTECT,
-                related_name="gpus",
-                to="providers.gpumodel",
-            ),
-        ),
-        migrations.CreateModel(
-            name="ApplicationGpuGroup",
-            fields=[
-                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("position", models.PositiveSmallIntegerField()),
-                ("other", models.BooleanField(default=False)),
-                ("other_model", models.CharField(blank=True, max_length=80)),
-                ("quantity", models.PositiveIntegerField(blank=True, null=True)),
-                ("host_memory_gb", models.PositiveIntegerField(blank=True, null=True)),
-                ("upload_mbps", models.PositiveIntegerField(blank=True, null=True)),
-                ("download_mbps", models.PositiveIntegerField(blank=True, null=True)),
-                ("always_on", models.BooleanField(default=True)),
-                ("schedule_zone", models.CharField(blank=True, max_length=64)),
-                ("windows", models.JSONField(blank=True, default=list)),
-                ("city", models.CharField(blank=True, max_length=80)),
-                ("country", models.CharField(blank=True, max_length=2)),
-                ("region", models.CharField(blank=True, max_length=80)),
-                (
-                    "application",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="groups", to="providers.application"
-                    ),
-                ),
-                (
-                    "gpu_model",
-                    models.ForeignKey(
-                        blank=True,
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="+",
-                        to="providers.gpumodel",
-                    ),
-                ),
-            ],
-            options={
-                "ordering": ["position"],
-            },
-        ),
-        migrations.CreateModel(
-            name="GpuModelAlias",
-            fields=[
-                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("nvml_name", models.CharField(max_length=128, unique=True)),
-                (
-                    "model",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="aliases", to="providers.gpumodel"
-                    ),
-                ),
-            ],
-            options={
-                "verbose_name": "GPU model alias",
-                "verbose_name_plural": "GPU model aliases",
-            },
-        ),
-        migrations.CreateModel(
-            name="Machine",
-            fields=[
-                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("name", models.CharField(max_length=128)),
-                ("labels", models.JSONField(blank=True, default=list)),
-                (
-                    "status",
-                    models.CharField(
-                        choices=[
-                            ("pending_confirmation", "Waiting for confirmation"),
-                            ("active", "Active"),
-                            ("draining", "Draining"),
-                            ("quarantined", "Quarantined"),
-                            ("retired", "Retired"),
-                            ("revoked", "Revoked"),
-                        ],
-                        default="pending_confirmation",
-                        max_length=24,
-                    ),
-                ),
-                ("status_reason", models.CharField(blank=True, max_length=200)),
-                ("simulated", models.BooleanField(default=False)),
-                ("country", models.CharField(max_length=2)),
-                ("region", models.CharField(max_length=24)),
-                ("boot_id", models.CharField(max_length=64)),
-                ("sequence", models.BigIntegerField(default=0)),
-                ("agent_version", models.CharField(max_length=32)),
-                ("plan_version", models.BigIntegerField(default=0)),
-                ("host", models.JSONField(default=dict)),
-                ("ram_bytes", models.BigIntegerField(blank=True, null=True)),
-                ("cpu_count", models.PositiveIntegerField(blank=True, null=True)),
-                ("disk_total_bytes", models.BigIntegerField(blank=True, null=True)),
-                ("driver_version", models.CharField(blank=True, max_length=64)),
-                ("cuda_version", models.CharField(blank=True, max_length=64)),
-                ("network_down_mbps", models.PositiveIntegerField(blank=True, null=True)),
-                ("network_up_mbps", models.PositiveIntegerField(blank=True, null=True)),
-                (
-                    "shortfalls",
-                    models.JSONField(blank=True, db_default=models.Value([], models.JSONField()), default=list),
-                ),
-                (
-                    "shortfalls_accepted",
-                    models.JSONField(blank=True, db_default=models.Value([], models.JSONField()), default=list),
-                ),
-                ("degraded", models.JSONField(default=list)),
-                ("enrolled_at", models.DateTimeField()),
-                ("enrol_key", models.UUIDField(unique=True)),
-                ("confirmed_at", models.DateTimeField(blank=True, null=True)),
-                ("inventory_digest", models.CharField(blank=True, max_length=64)),
-                ("inventory_at", models.DateTimeField(blank=True, null=True)),
-                ("rotate_wanted_at", models.DateTimeField(blank=True, null=True)),
-                ("clock_skew_s", models.IntegerField(blank=True, null=True)),
-                (
-                    "enrol_token",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="machines",
-                        to="providers.enrolmenttoken",
-                    ),
-                ),
-            ],
-        ),
-        migrations.AddField(
-            model_name="gpu",
-            name="machine",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.PROTECT, related_name="gpus", to="providers.machine"
-            ),
         ),
         migrations.CreateModel(
             name="MachineCredential",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("secret_hash", models.BinaryField(max_length=32, unique=True)),
-                ("enrol_key", models.UUIDField(blank=True, null=True, unique=True)),
-                ("used_at", models.DateTimeField(blank=True, null=True)),
-                ("revoked_at", models.DateTimeField(blank=True, null=True)),
-                ("replaced", models.BooleanField(db_default=False, default=False)),
                 (
                     "machine",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.PROTECT, related_name="credentials", to="providers.machine"
                     ),
                 ),
+                ("secret_hash", models.BinaryField(max_length=32, unique=True)),
+                ("enrol_key", models.UUIDField(blank=True, null=True, unique=True)),
+                ("used_at", models.DateTimeField(blank=True, null=True)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                ("replaced", models.BooleanField(db_default=False, default=False)),
             ],
             options={
                 "abstract": False,
@@ -400,69 +528,76 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("kind", models.CharField(choices=[("attempt", "Attempt"), ("benchmark", "Benchmark")], max_length=12)),
-                ("key", models.UUIDField()),
-                ("body", models.JSONField()),
                 (
                     "machine",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.PROTECT, related_name="plan_items", to="providers.machine"
                     ),
                 ),
+                ("kind", models.CharField(choices=[("attempt", "Attempt"), ("benchmark", "Benchmark")], max_length=12)),
+                ("key", models.UUIDField()),
+                ("body", models.JSONField()),
             ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("machine", "kind", "key"), name="providers_planitem_once"),
+                ],
+            },
         ),
         migrations.CreateModel(
-            name="Provider",
+            name="Schedule",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
                 (
-                    "tier",
-                    models.CharField(choices=[("enterprise", "Enterprise"), ("community", "Community")], max_length=12),
-                ),
-                (
-                    "status",
-                    models.CharField(
-                        choices=[("active", "Active"), ("suspended", "Suspended"), ("closed", "Closed")],
-                        default="active",
-                        max_length=12,
-                    ),
-                ),
-                ("country", models.CharField(max_length=2)),
-                ("region", models.CharField(max_length=24)),
-                ("commitment_months", models.PositiveSmallIntegerField(default=0)),
-                ("approved_machines", models.PositiveIntegerField()),
-                ("joined_at", models.DateTimeField()),
-                (
-                    "application",
+                    "provider",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="providers.application"
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="schedules",
+                        to="providers.provider",
                     ),
                 ),
                 (
-                    "party",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="provider", to="accounts.party"
+                    "machine",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="schedules",
+                        to="providers.machine",
                     ),
                 ),
+                ("version", models.PositiveIntegerField()),
+                ("zone", models.CharField(max_length=64)),
+                ("always_on", models.BooleanField()),
+                ("windows", models.JSONField(blank=True, default=list)),
+                ("valid_from", models.DateTimeField()),
+                ("scored_from", models.DateTimeField()),
+                ("next_change_at", models.DateTimeField(blank=True, null=True)),
             ],
             options={
-                "abstract": False,
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("next_change_at__isnull", False)),
+                        fields=["next_change_at"],
+                        name="providers_schedule_due",
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("machine__isnull", True), ("provider__isnull", False)),
+                            models.Q(("machine__isnull", False), ("provider__isnull", True)),
+                            _connector="OR",
+                        ),
+                        name="providers_schedule_one_owner",
+                    ),
+                    models.UniqueConstraint(fields=("provider", "version"), name="providers_schedule_provider_version"),
+                    models.UniqueConstraint(fields=("machine", "version"), name="providers_schedule_machine_version"),
+                ],
             },
-        ),
-        migrations.AddField(
-            model_name="machine",
-            name="provider",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.PROTECT, related_name="machines", to="providers.provider"
-            ),
-        ),
-        migrations.AddField(
-            model_name="enrolmenttoken",
-            name="provider",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.PROTECT, related_name="enrolment_tokens", to="providers.provider"
-            ),
         ),
         migrations.AddField(
             model_name="enrolmenttoken",
@@ -475,171 +610,6 @@ class Migration(migrations.Migration):
                 to="providers.machine",
             ),
         ),
-        migrations.CreateModel(
-            name="Schedule",
-            fields=[
-                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
-                ("version", models.PositiveIntegerField()),
-                ("zone", models.CharField(max_length=64)),
-                ("always_on", models.BooleanField()),
-                ("windows", models.JSONField(blank=True, default=list)),
-                ("valid_from", models.DateTimeField()),
-                ("scored_from", models.DateTimeField()),
-                ("next_change_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "machine",
-                    models.ForeignKey(
-                        blank=True,
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="schedules",
-                        to="providers.machine",
-                    ),
-                ),
-                (
-                    "provider",
-                    models.ForeignKey(
-                        blank=True,
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="schedules",
-                        to="providers.provider",
-                    ),
-                ),
-            ],
-        ),
-        migrations.AddIndex(
-            model_name="application",
-            index=models.Index(fields=["status", "submitted_at"], name="providers_application_queue"),
-        ),
-        migrations.AddConstraint(
-            model_name="application",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("status__in", ("draft", "submitted", "in_review", "more_information"))),
-                fields=("party",),
-                name="providers_application_one_open",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="application",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("status", "approved"), _negated=True),
-                    models.Q(("tier", ""), _negated=True),
-                    _connector="OR",
-                ),
-                name="providers_application_tier",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="gpuclaim",
-            index=models.Index(condition=models.Q(("live", True)), fields=["holder"], name="providers_claim_holder"),
-        ),
-        migrations.AddConstraint(
-            model_name="gpuclaim",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("live", True)), fields=("gpu",), name="providers_claim_one_live"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="gpuclaim",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("live", True), ("released_at__isnull", True)),
-                    models.Q(("live", False), ("released_at__isnull", False)),
-                    _connector="OR",
-                ),
-                name="providers_claim_released",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="applicationgpugroup",
-            constraint=models.UniqueConstraint(fields=("application", "position"), name="providers_group_position"),
-        ),
-        migrations.AddConstraint(
-            model_name="applicationgpugroup",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("quantity__isnull", True), ("quantity__range", (1, 1024)), _connector="OR"),
-                name="providers_group_quantity",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="gpu",
-            index=models.Index(fields=["uuid"], name="providers_gpu_uuid"),
-        ),
-        migrations.AddConstraint(
-            model_name="gpu",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("status", "retired"), _negated=True),
-                fields=("machine", "uuid"),
-                name="providers_gpu_once",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="gpu",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("status", "active")), fields=("uuid",), name="providers_gpu_one_active"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="gpu",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("status", "active"), _negated=True),
-                    models.Q(("model__isnull", False), ("reason", "")),
-                    _connector="OR",
-                ),
-                name="providers_gpu_active_known",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="planitem",
-            constraint=models.UniqueConstraint(fields=("machine", "kind", "key"), name="providers_planitem_once"),
-        ),
-        migrations.AddIndex(
-            model_name="machine",
-            index=models.Index(fields=["provider", "status"], name="providers_machine_provider"),
-        ),
-        migrations.AddConstraint(
-            model_name="enrolmenttoken",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("uses_left__gte", 0), ("uses_left__lte", models.F("uses"))),
-                name="providers_token_uses",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="schedule",
-            index=models.Index(
-                condition=models.Q(("next_change_at__isnull", False)),
-                fields=["next_change_at"],
-                name="providers_schedule_due",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="schedule",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("machine__isnull", True), ("provider__isnull", False)),
-                    models.Q(("machine__isnull", False), ("provider__isnull", True)),
-                    _connector="OR",
-                ),
-                name="providers_schedule_one_owner",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="schedule",
-            constraint=models.UniqueConstraint(
-                fields=("provider", "version"), name="providers_schedule_provider_version"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="schedule",
-            constraint=models.UniqueConstraint(
-                fields=("machine", "version"), name="providers_schedule_machine_version"
-            ),
-        ),
-        # What was promised or recorded once stays as it was: who, which secret, which claim, which hours.
         laws.frozen_columns("providers_enrolmenttoken", ["provider_id", "secret_hash", "uses", "expires_at"]),
         laws.frozen_columns("providers_machine", ["provider_id", "simulated", "enrol_key", "enrol_token_id"]),
         laws.frozen_columns("providers_machinecredential", ["machine_id", "secret_hash"]),

@@ -56,7 +56,7 @@ class Migration(migrations.Migration):
                         condition=models.Q(("state__in", ["online", "suspect"])),
                         fields=["offline_due_at"],
                         name="reliability_health_due",
-                    )
+                    ),
                 ],
             },
         ),
@@ -69,11 +69,13 @@ class Migration(migrations.Migration):
                 ("cause", models.CharField(max_length=40)),
             ],
             options={
-                "indexes": [models.Index(fields=["ended_at"], name="reliability_outage_end")],
+                "indexes": [
+                    models.Index(fields=["ended_at"], name="reliability_outage_end"),
+                ],
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(("ended_at__gt", models.F("started_at"))), name="reliability_outage_forward"
-                    )
+                    ),
                 ],
             },
         ),
@@ -87,7 +89,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "constraints": [
-                    models.CheckConstraint(condition=models.Q(("id", 1)), name="reliability_pulse_one_row")
+                    models.CheckConstraint(condition=models.Q(("id", 1)), name="reliability_pulse_one_row"),
                 ],
             },
         ),
@@ -111,7 +113,7 @@ class Migration(migrations.Migration):
                 "constraints": [
                     models.UniqueConstraint(
                         fields=("subject_kind", "subject_id", "day"), name="reliability_scoreday_once"
-                    )
+                    ),
                 ],
             },
         ),
@@ -142,7 +144,9 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "indexes": [models.Index(fields=["machine", "-at"], name="reliability_flip_machine")],
+                "indexes": [
+                    models.Index(fields=["machine", "-at"], name="reliability_flip_machine"),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -190,14 +194,16 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "indexes": [models.Index(fields=["provider", "at"], name="reliability_incident_provider")],
+                "indexes": [
+                    models.Index(fields=["provider", "at"], name="reliability_incident_provider"),
+                ],
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(
                             ("weight_seconds__isnull", True), ("weight_seconds__gte", 0), _connector="OR"
                         ),
                         name="reliability_incident_weight",
-                    )
+                    ),
                 ],
             },
         ),
@@ -217,7 +223,9 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "indexes": [models.Index(fields=["machine", "started_at"], name="reliability_interval_machine")],
+                "indexes": [
+                    models.Index(fields=["machine", "started_at"], name="reliability_interval_machine"),
+                ],
                 "constraints": [
                     models.UniqueConstraint(
                         condition=models.Q(("ended_at__isnull", True)),
@@ -256,11 +264,13 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "indexes": [models.Index(fields=["provider", "at"], name="reliability_outcome_provider")],
+                "indexes": [
+                    models.Index(fields=["provider", "at"], name="reliability_outcome_provider"),
+                ],
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(("gpu_seconds__gte", 0)), name="reliability_outcome_gpu_s"
-                    )
+                    ),
                 ],
             },
         ),
@@ -290,7 +300,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "constraints": [
-                    models.UniqueConstraint(fields=("subject_kind", "subject_id"), name="reliability_score_once")
+                    models.UniqueConstraint(fields=("subject_kind", "subject_id"), name="reliability_score_once"),
                 ],
             },
         ),
@@ -340,10 +350,10 @@ class Migration(migrations.Migration):
                         condition=models.Q(("closed_at__isnull", True)),
                         fields=["machine"],
                         name="reliability_notice_open",
-                    )
+                    ),
                 ],
                 "constraints": [
-                    models.UniqueConstraint(fields=("machine", "offline_since"), name="reliability_notice_once")
+                    models.UniqueConstraint(fields=("machine", "offline_since"), name="reliability_notice_once"),
                 ],
             },
         ),
@@ -379,7 +389,6 @@ class Migration(migrations.Migration):
             },
         ),
         *TABLES,
-        # What happened stays as it was recorded: scores are recomputed from it.
         laws.append_only("reliability_flip"),
         laws.append_only("reliability_platformoutage"),
         laws.append_only("reliability_incident"),

@@ -93,47 +93,6 @@ MATURED_ONCE = RunSQL(
     "DROP TRIGGER billing_earningline_matured_once ON billing_earningline;",
 )
 
-# Both sides lock the payout's row (the trigger on attempts explicitly), so a cancel and a new attempt exclude each other.
-PAYOUT = RunSQL(
-    """
-    CREATE FUNCTION billing_payout_law() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-        IF OLD.status IN ('settled', 'cancelled') THEN
-            RAISE EXCEPTION 'payout % is % and stays so', OLD.id, OLD.status
-                USING ERRCODE = 'integrity_constraint_violation';
-        END IF;
-        IF NEW.status = 'cancelled' AND EXISTS (
-            SELECT 1 FROM billing_payoutattempt
-            WHERE payout_id = OLD.id AND state IN ('signed', 'sent', 'unknown', 'landed')
-        ) THEN
-            RAISE EXCEPTION 'payout % cannot be cancelled: a signed transaction may still land', OLD.id
-                USING ERRCODE = 'integrity_constraint_violation';
-        END IF;
-        RETURN NEW;
-    END $$;
-    CREATE TRIGGER billing_payout_law BEFORE UPDATE ON billing_payout
-        FOR EACH ROW EXECUTE FUNCTION billing_payout_law();
-
-    CREATE FUNCTION billing_payoutattempt_law() RETURNS trigger LANGUAGE plpgsql AS $$
-    DECLARE
-        found text;
-    BEGIN
-        SELECT status INTO found FROM billing_payout WHERE id = NEW.payout_id FOR SHARE;
-        IF found NOT IN ('ready', 'submitted') THEN
-            RAISE EXCEPTION 'payout % is %: nothing may be signed for it', NEW.payout_id, found
-                USING ERRCODE = 'integrity_constraint_violation';
-        END IF;
-        RETURN NEW;
-    END $$;
-    CREATE TRIGGER billing_payoutattempt_law BEFORE INSERT ON billing_payoutattempt
-        FOR EACH ROW EXECUTE FUNCTION billing_payoutattempt_law();
-    """,
-    """
-    DROP TRIGGER billing_payout_law ON billing_payout; DROP FUNCTION billing_payout_law();
-    DROP TRIGGER billing_payoutattempt_law ON billing_payoutattempt; DROP FUNCTION billing_payoutattempt_law();
-    """,
-)
-
 OPERATIONS = [
     TRANSFER,
     POSTING,
@@ -141,6 +100,8 @@ OPERATIONS = [
     laws.frozen_columns("billing_account", ["owner_id", "kind", "asset", "live", "created_at"]),
     laws.append_only("billing_transfer"),
     laws.append_only("billing_posting"),
+    laws.append_only("billing_postingfence"),
+    laws.append_only("billing_balancecheckpoint"),
     laws.append_only("billing_creditedusage"),
     laws.frozen_columns(
         "billing_earningline",
@@ -152,26 +113,4 @@ OPERATIONS = [
     laws.append_only("billing_policyrow"),
     laws.append_only("billing_depositintent"),
     laws.frozen_columns("billing_deposit", ["signature", "account", "slot", "amount_micro", "transfer_id"]),
-    laws.frozen_columns("billing_destination", ["party_id", "rail", "address"]),
-    laws.frozen_columns(
-        "billing_payout",
-        ["run_id", "party_id", "asset", "amount_micro", "rail", "destination_id", "address", "reserve_transfer_id"],
-    ),
-    PAYOUT,
-    laws.frozen_columns(
-        "billing_payoutattempt",
-        [
-            "payout_id",
-            "n",
-            "message",
-            "raw",
-            "signature",
-            "blockhash",
-            "last_valid_block_height",
-            "context_slot",
-            "hot_wallet",
-        ],
-    ),
-    laws.append_only("billing_payoutapproval"),
-    laws.append_only("billing_payoutswitch"),
 ]
