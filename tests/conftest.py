@@ -78,6 +78,10 @@ def django_db_setup(django_db_blocker: Any, worker_id: str) -> Iterator[None]:
     _migrate_template()
     name = f"gpunex_{worker_id}"
     clone_database(name)
+    for alias in ("default", "owner"):
+        # A test is one transaction, and on a busy machine it may think for longer than a request may.
+        options = connections[alias].settings_dict["OPTIONS"]
+        options["options"] += " -c idle_in_transaction_session_timeout=0"
     with django_db_blocker.unblock():
         _point_at(name)
     yield

@@ -172,7 +172,7 @@ def test_a_stubborn_job_is_killed_after_the_grace(platform: FakePlatform, host: 
     platform.attempt_stop(body["attempt_id"], "balance_exhausted")
     report = ended(platform, body)
     assert (report["exit_code"], report["reason"]) == (137, "balance_exhausted")
-    assert not host.job_running(body)
+    eventually(lambda: not host.job_running(body), "its supervisor has ended too")
 
 
 def test_a_stop_survives_the_agent(platform: FakePlatform, host: AgentHost) -> None:
