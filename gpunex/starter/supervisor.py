@@ -119,10 +119,11 @@ def children_of(parent: int) -> list[int]:
 
 def reap_orphans(known: set[int]) -> None:
     """Wait for adopted processes that have ended, so that no zombie stays; our own children are their objects' business."""
-    for pid in children_of(os.getpid()):
-        if pid not in known:
-            with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+    with suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid in known:
+                return  # its object has to see it first; the next look goes on
+            os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def end_orphans(known: set[int], *, seconds: float) -> int:
