@@ -36,6 +36,7 @@ def fleet() -> Report:
     with stage() as on:
         make = f"from bench.machines import make; make({MACHINES}, {GPUS})"
         machines = on.python("manage.py", "shell", "-v0", "-c", make)
+        on.analyze()
         with (
             web(on) as port,
             doorbell(on) as (bell_port, bell),

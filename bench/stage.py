@@ -41,6 +41,11 @@ class Stage:
             raise RuntimeError(done.stderr[-4000:])
         return done.stdout
 
+    def analyze(self) -> None:
+        """What autovacuum would have found out about the tables by now."""
+        with self.postgres.cursor(DATABASE) as cursor:
+            cursor.execute("ANALYZE")
+
     def transactions(self) -> int:
         """Transactions this database has finished so far, by PostgreSQL's own count."""
         with self.postgres.cursor("postgres") as cursor:
@@ -108,22 +113,23 @@ def doorbell(on: Stage) -> Iterator[tuple[int, Process]]:
 
 @contextmanager
 def worker_and_beat(on: Stage, *, queues: str) -> Iterator[None]:
-    """A Celery worker of two processes, and the clock that gives it the periodic work."""
+    """A Celery worker of two processes, and the clock that gives it the periodic work, at production's pace: a demo looks
+    at everything every few seconds, for the eyes of whoever tries it out."""
     celery = (program("celery"), "--app", "gpunex.celery")
     options = ("--queues", queues, "--concurrency", "2", "--without-gossip", "--without-mingle", "-Ofair")
     schedule = str(on.folder / "beat-schedule")
     with (
         running(on, "worker", *celery, "worker", *options),
-        running(on, "beat", *celery, "beat", "--schedule", schedule, "--pidfile="),
+        running(on, "beat", *celery, "beat", "--schedule", schedule, "--pidfile=", DEMO="0"),
     ):
         yield
 
 
 @contextmanager
-def running(on: Stage, name: str, *command: str) -> Iterator[Process]:
+def running(on: Stage, name: str, *command: str, **more: str) -> Iterator[Process]:
     kind = "worker" if name == "beat" else name
     process = Process(name, on.folder / f"{name}.log")
-    process.start(command, environment=on.environment | {"PROCESS": kind}, cwd=ROOT)
+    process.start(command, environment=on.environment | {"PROCESS": kind} | more, cwd=ROOT)
     try:
         yield process
     finally:
