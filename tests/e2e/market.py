@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
+import docker
 import httpx
 import redis
 from celery import Celery
@@ -39,8 +40,11 @@ STEP_SECONDS = 20
 """Time is moved in steps that a platform which is awake can take: a gap of 30 s between sweeps counts as its own outage."""
 DEPOSIT = "25"
 SECONDS_AT_LEAST = 3
+IMAGE = "busybox:1"
+"""In the tests' registry; plain processes do without."""
 ADAS_L4 = ("ada-compute", "l4-24gb")
-"""On the host ada-2, one card. The demo's customers never rent it, and its agent has a process of its own."""
+"""On the host ada-2, one card. The demo's customers never rent it, its agent has a process of its own, and with
+``--docker`` its jobs are containers."""
 ELSEWHERE = ("prairie-compute", "h100-pcie-80gb")
 """Four cards, of which the demo's customers rent one at most; many agents share this one's process."""
 
@@ -60,14 +64,31 @@ class GatedJob:
         self.gate.touch()
 
 
+@dataclass(frozen=True)
+class ContainerJob(GatedJob):
+    """The same in a container of Docker's; its gate is inside."""
+
+    engine: docker.DockerClient
+
+    def open(self) -> None:
+        assert self.container.exec_run(["touch", str(self.gate)]).exit_code == 0
+
+    @property
+    def container(self) -> Any:
+        return self.engine.containers.get(f"gpunex-job-{self.id}-1")
+
+
 class Market:
-    """The jobs of one customer. A newcomer is nobody of the demo's cast: what moves on that account is the test's doing."""
+    """The jobs of one customer. A newcomer is nobody of the demo's cast: what moves on that account is the test's doing.
+
+    ``engine``: where Ada's hosts run their jobs, if the marketplace was started with ``--docker``.
+    """
 
     LOG = ("begun", "done")
 
-    def __init__(self, started: Started, clock: Path | None = None) -> None:
+    def __init__(self, started: Started, clock: Path | None = None, engine: docker.DockerClient | None = None) -> None:
         self.started, self.folder = started, started.folder
-        self.clock, self.ahead = clock, 0
+        self.clock, self.ahead, self.engine = clock, 0, engine
         self.guide = Guide.of(None, started.folder)
         self.valkey = redis.Redis.from_url(started.valkey_url, decode_responses=True)
         self.jobs = Celery(broker=started.valkey_url, set_as_current=False)
@@ -93,7 +114,7 @@ class Market:
     def submit(self, script: str, where: tuple[str, str] = ADAS_L4, **options: Any) -> str:
         """A job on a listing; its id."""
         listing = wait(lambda: self.listing(*where), f"{where} has a free GPU")
-        body = {"image": "python:3.12-slim", "command": ["sh", "-c", script], "listing": listing["id"]}
+        body = {"image": IMAGE, "command": ["sh", "-c", script], "listing": listing["id"]}
         body |= {"max_rate_micro": listing["rate_micro"], "time_limit_s": 3600, **options}
         headers = {"X-CSRFToken": self.customer.http.cookies["csrftoken"], "Referer": self.customer.url}
         answer = self.customer.http.post("/api/v1/jobs", json=body, headers=headers)
@@ -102,11 +123,13 @@ class Market:
 
     def gated(self, where: tuple[str, str] = ADAS_L4, *, wait_for_begin: bool = True, **options: Any) -> GatedJob:
         """A job that has begun and goes on when it is told to."""
-        gate = self.folder.parent / f"gate-{uuid4()}"
+        inside = self.engine is not None and where == ADAS_L4
+        gate = (Path("/tmp") if inside else self.folder.parent) / f"gate-{uuid4()}"
         begun, done = self.LOG
         # However long the gate was shut: some whole seconds ran, and cost something.
         script = f"echo {begun}; until [ -e {gate} ]; do sleep 0.2; done; sleep {SECONDS_AT_LEAST}; echo {done}"
-        job = GatedJob(self.submit(script, where, **options), gate)
+        job_id = self.submit(script, where, **options)
+        job = ContainerJob(job_id, gate, self.engine) if inside else GatedJob(job_id, gate)
         if wait_for_begin:
             self.wait_for_line(job.id, begun)
         return job

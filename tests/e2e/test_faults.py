@@ -1,8 +1,10 @@
-"""Real processes of a running marketplace are killed, stopped and cut off: nothing is lost, nothing is counted twice."""
+"""Real processes of a running marketplace are killed, stopped and cut off: nothing is lost, nothing is counted twice.
+
+It runs with ``--docker``: jobs of Ada's hosts are containers of a real engine, which needs no GPUs for simulated ones.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -20,30 +22,65 @@ from marketplace.states import PARTITION_MARGIN_SECONDS
 from providers.models import GpuClaim, Machine
 from reliability.models import Flip, Incident, MachineHealth, OnlineInterval
 from reliability.states import OFFLINE_SECONDS
-from tests.e2e.market import ADAS_L4, ELSEWHERE, STEP_SECONDS, GatedJob, Market, seen_from_inside, wait
-from tests.e2e.running import Started, children, data_folder
+from tests.agent.docker_engine import DockerEngine
+from tests.agent.registry import FakeRegistry
+from tests.e2e.market import (
+    ADAS_L4,
+    ELSEWHERE,
+    STEP_SECONDS,
+    ContainerJob,
+    GatedJob,
+    Market,
+    seen_from_inside,
+    wait,
+)
+from tests.e2e.running import Started, children, data_folder, left_running
 
-pytestmark = pytest.mark.xdist_group("running")
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("running")]
 
 GRACE_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
-def market(django_db_blocker: Any) -> Iterator[Market]:
+def registry() -> Iterator[FakeRegistry]:
+    found = FakeRegistry()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def engine(registry: FakeRegistry) -> Iterator[DockerEngine]:
+    found = DockerEngine(gpus=False, mirror=f"http://{registry.name}")
+    try:
+        yield found.start()
+    finally:
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def market(engine: DockerEngine, django_db_blocker: Any) -> Iterator[Market]:
+    client = engine.client()
     with data_folder() as folder:
         clock = folder.parent / "clock"
-        started = Started(folder, free_port(), CLOCK="core.clock.FileClock", CLOCK_FILE=str(clock))
+        time = {"CLOCK": "core.clock.FileClock", "CLOCK_FILE": str(clock)}
+        started = Started(folder, free_port(), "--docker", DOCKER_HOST=engine.address, **time)
         try:
             started.wait_until_ready()
             with seen_from_inside(started, django_db_blocker):
-                found = Market(started, clock)
+                found = Market(started, clock, client)
                 found.newcomer_pays_in()
                 for where in (ADAS_L4, ELSEWHERE):
                     # Its benchmark needs the worker, which a test may freeze.
                     wait(lambda where=where: found.listing(*where), f"{where} is in the market")  # type: ignore[misc]
                 yield found
+                found.gated()
+                assert len(client.containers.list()) == 1
         finally:
             started.stop()
+        # The demo's jobs end with it, containers too.
+        assert client.containers.list() == []
+        assert left_running(folder) == []
+    client.close()
 
 
 @contextmanager
@@ -56,6 +93,22 @@ def frozen(*pids: int) -> Iterator[None]:
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
+
+
+def test_a_job_runs_in_a_container(market: Market, registry: FakeRegistry) -> None:
+    before = market.balance()
+    job = market.gated()
+    container = _container(job)
+    assert container.attrs["Config"]["Image"].endswith(f"@{registry.digest}")
+    assert container.exec_run(["id", "-u"]).output.decode().strip() == "65534"
+    job.open()
+    market.succeeded(job)
+    market.charged_once(before, job)
+
+
+def _container(job: GatedJob) -> Any:
+    assert isinstance(job, ContainerJob)
+    return job.container
 
 
 def test_valkey_is_killed_in_the_middle_of_a_job(market: Market) -> None:
@@ -102,21 +155,21 @@ def test_the_agent_is_killed_during_a_job(market: Market) -> None:
     """The supervisor starts it again; it adopts the job, sends what the log lacks, and reports one end."""
     before, incidents = market.balance(), Incident.objects.count()
     job = market.gated()
-    process = _process(market, job)
+    process = _process(job)
     os.kill(market.started.child("--name ada-2"), signal.SIGKILL)
     log = market.folder / "logs" / "host-ada-2.log"
     wait(lambda: _adopted(log.read_text(), job), "the next agent adopts the job")
-    assert _process(market, job) == process
+    assert _process(job) == process
     job.open()
     market.succeeded(job)
     market.charged_once(before, job)
     assert Incident.objects.count() == incidents
 
 
-def _process(market: Market, job: GatedJob) -> dict[str, Any]:
-    """Number and start time of the process that runs the job."""
-    (found,) = (market.folder / "hosts").glob(f"*/state/jobs/gpunex-job-{job.id}-1/started.json")
-    return dict(json.loads(found.read_text()))
+def _process(job: GatedJob) -> tuple[str, int, str]:
+    """The container, the number of its process and when that began."""
+    container = _container(job)
+    return container.id, container.attrs["State"]["Pid"], container.attrs["State"]["StartedAt"]
 
 
 def _adopted(log: str, job: GatedJob) -> bool:
@@ -167,8 +220,8 @@ def test_a_host_disappears(market: Market) -> None:
     assert Flip.objects.exclude(machine=host).filter(to="offline").count() == flips
     assert check_all() == []
     # Back again, it is told that nobody wants that job any more, and its GPU is for rent.
-    jobs = market.folder / "hosts" / host.name / "state" / "jobs"
-    wait(lambda: not any(jobs.iterdir()), "the host ends what it still ran")
+    assert market.engine is not None
+    wait(lambda: not market.engine.containers.list(), "the host ends what it still ran")  # type: ignore[union-attr]
     wait(lambda: market.listing(*ADAS_L4), "its GPU is for rent again")
 
 
