@@ -25,6 +25,10 @@ DEFAULTS: dict[str, int] = {
     "automatic_release": 0,
     # Below it a payout run pauses: the hot wallet must be able to pay fees of the next run, too.
     "sol_reserve_lamports": 50_000_000,
+    # A new token account's rent and the fee cost us some 0.4 USDC: less than this would lose a tenth of itself on the way.
+    "withdrawal_minimum_micro": 5 * MICRO,
+    # What they cost, rounded up. The same for everybody: whether the wallet's account has to be made is known only then.
+    "withdrawal_fee_micro": MICRO // 2,
     # The most the signer signs for at once.
     "payout_limit_micro": 100_000 * MICRO,
 }
@@ -39,5 +43,7 @@ DEMO: dict[str, int] = {
     "destination_cool_down_seconds": 0,
     "automatic_release": 1,
     "sol_reserve_lamports": 1_000_000,
+    "withdrawal_minimum_micro": MICRO // 10,
+    "withdrawal_fee_micro": MICRO // 100,
 }
 """The demo's own rows (``policies_demo_install``): everything can be seen within minutes."""

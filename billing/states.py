@@ -79,6 +79,17 @@ BANK_LINE_LIVE = ("written", "accepted")
 
 BANK_ENTRY = Moves("state", {"suspense": {"matched", "resolved"}, "matched": set(), "resolved": set()})
 
+DEPOSIT = Moves(
+    "state",
+    {
+        # Nobody's until somebody proves that it is theirs (DEPOSIT_CLAIM).
+        "suspense": {"credited"},
+        "credited": set(),
+    },
+)
+
+DEPOSIT_CLAIM = Moves("state", {"open": {"credited", "declined"}, "credited": set(), "declined": set()})
+
 HOLD = Moves("state", {"open": {"captured", "released"}, "captured": set(), "released": set()})
 
 DESTINATION = Moves("state", {"active": {"replaced"}, "replaced": set()})

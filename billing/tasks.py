@@ -19,6 +19,11 @@ def deposits_read() -> int:
     return services.deposits_read(now=clock.now())
 
 
+@shared_task(name="billing.foreign_payments_read", queue="money")
+def foreign_payments_read() -> int:
+    return services.foreign_payments_read(now=clock.now())
+
+
 @shared_task(name="billing.receipts_issue", queue="default")
 def receipts_issue() -> int:
     return services.receipts_issue(now=clock.now())

@@ -80,6 +80,7 @@ STATUSES: dict[str, tuple[str, str | Promise]] = {
     "absent": (WARN, _("Never had by the bank")),
     "matched": (GOOD, _("Matched")),
     "resolved": (GOOD, _("Decided by two")),
+    "declined": (IDLE, _("Declined")),
     "suspense": (WARN, _("Being looked into")),
     "open": (BUSY, _("Open")),
     "captured": (GOOD, _("Captured")),

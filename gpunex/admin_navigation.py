@@ -45,6 +45,8 @@ GROUPS: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
             (_("Payout runs"), "event_repeat", "billing.payoutrun"),
             (_("Payouts"), "payments", "billing.payout"),
             (_("Deposits"), "savings", "billing.deposit"),
+            (_("Claims on deposits"), "front_hand", "billing.depositclaim"),
+            (_("Payments in other money"), "currency_exchange", "billing.foreignpayment"),
             (_("Receipts and statements"), "receipt_long", "billing.document"),
             (_("Ledger accounts"), "account_balance", "billing.account"),
             (_("Transfers"), "swap_horiz", "billing.transfer"),

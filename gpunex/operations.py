@@ -148,6 +148,8 @@ def _money(money: MoneyWaiting) -> Iterator[Duty]:
     suspense = _list("billing_deposit", state__exact="suspense")
     amount = _amount(money.suspense.number, money.suspense.amount_micro)
     yield Duty(_("Deposits of nobody"), money.suspense.number, amount, suspense, "billing.view_deposit")
+    claims = _list("billing_depositclaim", state__exact="open", kind__exact="evidence")
+    yield Duty(_("Claims on deposits"), money.claims, _("Two people decide."), claims, "billing.view_depositclaim")
     yield from _bank(money)
     switch = _list("billing_payoutswitch")
     frozen = int(bool(money.frozen))

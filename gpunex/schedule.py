@@ -21,6 +21,8 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     "news": every("core.news_deliver", 5.0, "default"),
     "mails": every("accounts.mails_sweep", MINUTE),
     "deposits": every("billing.deposits_read", 5.0, "money"),
+    # Wrong money under our references: each unpaid intent costs a call of the node.
+    "foreign_payments": every("billing.foreign_payments_read", MINUTE, "money"),
     "treasury": every("billing.treasury_read", MINUTE, "money"),
     "books": every("billing.books_check", 15 * MINUTE, "money"),
     "checkpoints": every("billing.checkpoints_take", HOUR),

@@ -268,10 +268,6 @@ class DateRangeForm(forms.Form):
         return data | {"since": since, "until": until}
 
 
-class WalletForm(forms.Form):
-    address = forms.CharField(label=_("Solana wallet address"), max_length=64)
-
-
 class BankAccountForm(forms.Form):
     """The holder is no field: it is the name on the approved application."""
 
@@ -280,11 +276,4 @@ class BankAccountForm(forms.Form):
         max_length=42,
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
         help_text=_("An account in the euro payments area, in the name shown here."),
-    )
-
-
-class SignatureForm(forms.Form):
-    address = forms.CharField(max_length=64, widget=forms.HiddenInput)
-    signature = forms.CharField(
-        label=_("Signature"), max_length=128, help_text=_("What the wallet gives back for exactly this text (base58).")
     )

@@ -1,3 +1,3 @@
-from billing.admin import bank, books
+from billing.admin import bank, books, claims
 
-__all__ = ["bank", "books"]
+__all__ = ["bank", "books", "claims"]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from billing.api import public
+from billing.api import customer, public
 
 public_urlpatterns = [
     path("billing/balance", public.BalanceView.as_view(), name="billing_balance"),
@@ -16,5 +16,13 @@ public_urlpatterns = [
         public.DocumentFileView.as_view(),
         name="billing_document_file",
     ),
+    path("billing/withdrawals", customer.WithdrawalsView.as_view(), name="billing_withdrawals"),
+    path(
+        "billing/withdrawals/<uuid:payout_id>/cancel",
+        customer.WithdrawalCancelView.as_view(),
+        name="billing_withdrawal_cancel",
+    ),
+    path("billing/claims", customer.ClaimsView.as_view(), name="billing_claims"),
+    path("billing/claims/<uuid:claim_id>/proof", customer.ClaimProofView.as_view(), name="billing_claim_proof"),
     path("billing/payouts", public.PayoutsView.as_view(), name="billing_payouts"),
 ]

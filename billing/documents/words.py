@@ -25,6 +25,9 @@ KINDS: dict[str, str | Promise] = {
     "payout_returned": _("Payout that came back, payable again"),
     "carried_forward": _("Carried to the next payout"),
     "deposit": _("Deposit"),
+    "deposit_claimed": _("Deposit"),
+    "withdrawal_reserved": _("Withdrawal"),
+    "withdrawal_cancelled": _("Withdrawal that was cancelled"),
     "usage": _("GPU usage"),
 }
 

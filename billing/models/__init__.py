@@ -1,11 +1,21 @@
 from billing.models.account import SOL, USDC, Account
 from billing.models.bank import BankDecision, BankEntry, BankFile, BankLine, BankMessage, Disclosure
-from billing.models.deposit import Deposit, DepositIntent, ReaderCursor
-from billing.models.destination import Destination, DestinationChallenge, Rail
+from billing.models.claim import DepositClaim
+from billing.models.deposit import Deposit, DepositIntent, ForeignPayment, ReaderCursor
+from billing.models.destination import Destination, DestinationChallenge, Purpose, Rail
 from billing.models.document import Document, DocumentSeries
 from billing.models.hold import Hold
 from billing.models.ledger import BalanceCheckpoint, CreditedUsage, EarningLine, Posting, PostingFence, Transfer
-from billing.models.payout import Cycle, Payout, PayoutApproval, PayoutAttempt, PayoutCycle, PayoutRun, PayoutSwitch
+from billing.models.payout import (
+    Cycle,
+    Payout,
+    PayoutApproval,
+    PayoutAttempt,
+    PayoutCycle,
+    PayoutRun,
+    PayoutSwitch,
+    RunKind,
+)
 from billing.models.policy import FeeRate, PolicyRow
 from billing.models.rate import EurRate
 
@@ -22,6 +32,7 @@ __all__ = [
     "CreditedUsage",
     "Cycle",
     "Deposit",
+    "DepositClaim",
     "DepositIntent",
     "Destination",
     "DestinationChallenge",
@@ -31,6 +42,7 @@ __all__ = [
     "EarningLine",
     "EurRate",
     "FeeRate",
+    "ForeignPayment",
     "Hold",
     "Payout",
     "PayoutApproval",
@@ -41,7 +53,9 @@ __all__ = [
     "PolicyRow",
     "Posting",
     "PostingFence",
+    "Purpose",
     "Rail",
     "ReaderCursor",
+    "RunKind",
     "Transfer",
 ]

@@ -45,6 +45,8 @@ class Deposit(BaseModel):
     state = models.CharField(max_length=16, choices=State)
     reason = models.CharField(max_length=80, blank=True)
     transfer = models.OneToOneField(Transfer, on_delete=models.PROTECT, related_name="deposit")
+    claim_transfer = models.OneToOneField(Transfer, on_delete=models.PROTECT, null=True, related_name="claimed_deposit")
+    """Out of suspense, to whoever proved that it is theirs (DepositClaim); null for what was credited as it arrived."""
 
     class Meta:
         constraints = [
@@ -60,6 +62,31 @@ class Deposit(BaseModel):
 
     def __str__(self) -> str:
         return self.signature
+
+
+class ForeignPayment(BaseModel):
+    """What reached our vault's owner under one of our references and is no USDC: never credited, told to the customer once.
+
+    ``mint`` is the other token's, or ``SOL``; ``amount`` counts its smallest unit, whatever that is worth.
+    """
+
+    signature = models.CharField(max_length=88)
+    mint = models.CharField(max_length=44)
+    amount = models.DecimalField(max_digits=20, decimal_places=0)
+    """A token's amount has 64 unsigned bits, one more than a bigint."""
+    slot = models.BigIntegerField()
+    block_time = models.DateTimeField(null=True)
+    sender = models.CharField(max_length=44, blank=True)
+    intent = models.ForeignKey(DepositIntent, on_delete=models.PROTECT, related_name="foreign_payments")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["signature", "mint"], name="billing_foreignpayment_once"),
+            models.CheckConstraint(condition=Q(amount__gt=0), name="billing_foreignpayment_positive"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.amount} of {self.mint}"
 
 
 class ReaderCursor(models.Model):

@@ -13,15 +13,23 @@ class Rail(models.TextChoices):
     BANK = "bank", "Bank"
 
 
+class Purpose(models.TextChoices):
+    """What a destination is for. A provider's earnings may go to a bank; a customer's own money goes back to a wallet."""
+
+    PAYOUT = "payout", "Payouts of earnings"
+    WITHDRAWAL = "withdrawal", "Withdrawals of unspent money"
+
+
 class Destination(BaseModel):
-    """Where a party is paid: a wallet it has proven to hold, or a bank account in its own name. One active per party; older
-    ones stay as history. ``address`` is the wallet's address or the IBAN."""
+    """Where a party is paid: a wallet it has proven to hold, or a bank account in its own name. One active per party and
+    purpose; older ones stay as history. ``address`` is the wallet's address or the IBAN."""
 
     class State(models.TextChoices):
         ACTIVE = "active"
         REPLACED = "replaced"
 
     party = models.ForeignKey(Party, on_delete=models.PROTECT, related_name="destinations")
+    purpose = models.CharField(max_length=12, choices=Purpose, db_default="payout", default=Purpose.PAYOUT)
     rail = models.CharField(max_length=8, choices=Rail, default=Rail.USDC)
     address = models.CharField(max_length=64)
     scheme = models.CharField(max_length=16, blank=True, db_default="", default="")
@@ -34,7 +42,10 @@ class Destination(BaseModel):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["party"], condition=Q(state="active"), name="billing_destination_one_active"
+                fields=["party", "purpose"], condition=Q(state="active"), name="billing_destination_one_per_purpose"
+            ),
+            models.CheckConstraint(
+                condition=~Q(purpose="withdrawal") | Q(rail="usdc"), name="billing_destination_withdrawal_is_usdc"
             ),
             models.CheckConstraint(
                 condition=Q(rail="bank") & ~Q(scheme="") & ~Q(holder="") | ~Q(rail="bank") & Q(scheme="", holder=""),
@@ -51,6 +62,7 @@ class DestinationChallenge(BaseModel):
     """A text to be signed by the wallet. It is used up by the first attempt to answer it, right or wrong."""
 
     party = models.ForeignKey(Party, on_delete=models.PROTECT, related_name="destination_challenges")
+    purpose = models.CharField(max_length=12, choices=Purpose, db_default="payout", default=Purpose.PAYOUT)
     address = models.CharField(max_length=64)
     text = models.TextField()
     expires_at = models.DateTimeField()

@@ -35,6 +35,9 @@ class Transfer(BaseModel):
         FUNDING = "funding"
         PAYOUT_RETURNED = "payout_returned"
         BANK_BOOKED = "bank_booked"
+        WITHDRAWAL_RESERVED = "withdrawal_reserved"
+        WITHDRAWAL_CANCELLED = "withdrawal_cancelled"
+        DEPOSIT_CLAIMED = "deposit_claimed"
 
     source = models.CharField(max_length=160, unique=True)
     kind = models.CharField(max_length=24, choices=Kind)

@@ -18,6 +18,14 @@ class Cycle(models.TextChoices):
     MONTHLY = "monthly", "Monthly"
 
 
+class RunKind(models.TextChoices):
+    """A cycle's run pays many for a period; a withdrawal is a run of one, made when its customer asks for it."""
+
+    WEEKLY = "weekly", "Weekly"
+    MONTHLY = "monthly", "Monthly"
+    WITHDRAWAL = "withdraw", "Withdrawal"
+
+
 class PayoutCycle(models.Model):
     """How often a party is paid, from a day on. Without a row: weekly."""
 
@@ -34,7 +42,9 @@ class PayoutCycle(models.Model):
 
 
 class PayoutRun(BaseModel):
-    """One period's payouts. UNIQUE(kind, period_start): however often it is started, a period is planned once."""
+    """One period's payouts. UNIQUE(kind, period_start): however often it is started, a period is planned once.
+
+    A withdrawal is a run, too, of the day it was asked for: the same pre-flight, pause and release as everybody's."""
 
     class Status(models.TextChoices):
         PLANNING = "planning"
@@ -43,7 +53,7 @@ class PayoutRun(BaseModel):
         RELEASED = "released"
         FINISHED = "finished"
 
-    kind = models.CharField(max_length=8, choices=Cycle)
+    kind = models.CharField(max_length=8, choices=RunKind)
     period_start = models.DateField()
     period_end = models.DateField()
     """The first day after the period (UTC): what matured before it is paid."""
@@ -54,7 +64,11 @@ class PayoutRun(BaseModel):
     """When its bank payouts were planned: they wait for a day on which banks are open, and for a rate."""
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["kind", "period_start"], name="billing_payoutrun_once")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["kind", "period_start"], condition=~Q(kind="withdraw"), name="billing_payoutrun_period_once"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.period_start}"
@@ -82,6 +96,10 @@ class Payout(BaseModel):
     party = models.ForeignKey(Party, on_delete=models.PROTECT, related_name="payouts")
     asset = models.CharField(max_length=8, default=USDC)
     amount_micro = models.BigIntegerField()
+    fee_micro = models.BigIntegerField(db_default=0, default=0)
+    """What a withdrawal cost its customer on top of ``amount_micro``; 0 for earnings."""
+    request_key = models.UUIDField(null=True)
+    """The customer's own name for a withdrawal, so that asking twice is asking once. Null for earnings."""
     rail = models.CharField(max_length=8, choices=Rail)
     destination = models.ForeignKey(Destination, on_delete=models.PROTECT, related_name="payouts")
     address = models.CharField(max_length=64)
@@ -102,7 +120,16 @@ class Payout(BaseModel):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["run", "party"], name="billing_payout_once_per_run"),
+            models.UniqueConstraint(
+                fields=["party", "request_key"],
+                condition=Q(request_key__isnull=False),
+                name="billing_payout_requested_once",
+            ),
             models.CheckConstraint(condition=Q(amount_micro__gt=0), name="billing_payout_positive"),
+            models.CheckConstraint(
+                condition=Q(fee_micro__gte=0) & (Q(fee_micro=0) | Q(request_key__isnull=False)),
+                name="billing_payout_fee_of_withdrawal",
+            ),
             models.CheckConstraint(
                 condition=Q(rail="bank", amount_cents__gt=0, currency="EUR", eur_rate__isnull=False)
                 | ~Q(rail="bank") & Q(amount_cents__isnull=True, currency="", eur_rate__isnull=True),
@@ -125,6 +152,11 @@ class Payout(BaseModel):
 
     def __str__(self) -> str:
         return f"payout {self.pk}"
+
+    @property
+    def is_withdrawal(self) -> bool:
+        """A customer's own money on its way back, not earnings."""
+        return self.request_key is not None
 
 
 class PayoutAttempt(BaseModel):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.models import Count, Sum
 
-from billing.models import Deposit, Payout
+from billing.models import Deposit, DepositClaim, Payout
 from billing.selectors.payouts import payouts_frozen
 
 
@@ -22,7 +22,8 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class MoneyWaiting:
     """``release``: reserved payouts that need a second person; ``stuck``: blocked or of unknown fate; ``suspense``:
-    deposits that belong to nobody yet; ``frozen``: why payouts are stopped, empty while they run.
+    deposits that belong to nobody yet; ``claims``: on them, by evidence, for two people to decide; ``frozen``: why payouts
+    are stopped, empty while they run.
 
     ``bank_suspense``: booked entries that fit nothing; ``bank_second``: files, rates and decisions that wait for a second
     person; ``bank_rate``: runs whose bank payouts wait for a euro rate or a day on which banks are open."""
@@ -34,6 +35,7 @@ class MoneyWaiting:
     bank_suspense: int = 0
     bank_second: int = 0
     bank_rate: int = 0
+    claims: int = 0
 
 
 def money_waiting() -> MoneyWaiting:
@@ -53,6 +55,7 @@ def money_waiting() -> MoneyWaiting:
         bank_suspense=bank_suspense,
         bank_second=bank_second,
         bank_rate=bank_rate,
+        claims=DepositClaim.objects.filter(kind="evidence", state="open").count(),
     )
 
 

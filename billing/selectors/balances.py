@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from django.db.models import Sum
 
 from accounts.models import Party
-from billing.models import USDC, Account, BalanceCheckpoint, EarningLine, Posting
+from billing.models import USDC, Account, BalanceCheckpoint, EarningLine, Payout, Posting
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,13 @@ def payable_of(party: Party) -> int:
 
 
 def in_flight_of(party: Party) -> int:
-    """What is reserved for payouts that are not settled."""
-    return _live(party, Account.Kind.PAYOUT_IN_FLIGHT)
+    """What is reserved for payouts of earnings that are not settled."""
+    return _open_payouts(party, withdrawals=False)
+
+
+def withdrawing_of(party: Party) -> int:
+    """What of a customer's own money is on its way back to it."""
+    return _open_payouts(party, withdrawals=True)
 
 
 def pending_of(party: Party) -> int:
@@ -50,6 +55,11 @@ def house_balance(kind: str, asset: str = USDC) -> int:
     known, since = (0, 0) if last is None else (last.balance, last.posting_id)
     postings = Posting.objects.filter(account=account, id__gt=since)
     return known + int(postings.aggregate(total=Sum("amount"))["total"] or 0)
+
+
+def _open_payouts(party: Party, *, withdrawals: bool) -> int:
+    rows = Payout.objects.filter(party=party, status__in=Payout.OPEN, request_key__isnull=not withdrawals)
+    return int(rows.aggregate(total=Sum("amount_micro"))["total"] or 0)
 
 
 def _live(party: Party, kind: str) -> int:

@@ -100,22 +100,27 @@ class ReceiptKey:
 
 
 def receipts_of_transfers(transfers: Sequence[UUID]) -> dict[UUID, ReceiptKey]:
-    """{deposit's transfer: its receipt} of those that have one."""
-    rows = Document.objects.filter(deposit__transfer__in=transfers).select_related("deposit").defer("facts", "sha256")
-    return {row.deposit.transfer_id: ReceiptKey(row.pk, row.label) for row in rows if row.deposit}
+    """{the transfer that credited a deposit: its receipt} of those that have one."""
+    of = Q(deposit__transfer__in=transfers) | Q(deposit__claim_transfer__in=transfers)
+    rows = Document.objects.filter(of).select_related("deposit").defer("facts", "sha256")
+    return {
+        row.deposit.claim_transfer_id or row.deposit.transfer_id: ReceiptKey(row.pk, row.label)
+        for row in rows
+        if row.deposit
+    }
 
 
 def deposits_unreceipted(limit: int) -> list[Deposit]:
     """Credited deposits that have no receipt yet, the oldest first."""
     rows = Deposit.objects.filter(state=Deposit.State.CREDITED, receipt__isnull=True).select_related(
-        "party", "transfer"
+        "party", "transfer", "claim_transfer"
     )
     return list(rows.order_by("created_at", "pk")[:limit])
 
 
 def payouts_unstated(limit: int) -> list[Payout]:
-    """Settled payouts that have no statement yet, in the order in which they were reserved."""
-    rows = Payout.objects.filter(status=Payout.Status.SETTLED, statement__isnull=True)
+    """Settled payouts of earnings that have no statement yet, in the order in which they were reserved."""
+    rows = Payout.objects.filter(status=Payout.Status.SETTLED, request_key__isnull=True, statement__isnull=True)
     return list(rows.select_related("party", "run").order_by("created_at", "pk")[:limit])
 
 

@@ -18,6 +18,9 @@ WORDS: dict[str, str | Promise] = {
     Transfer.Kind.DEPOSIT.value: _("Deposit"),
     Transfer.Kind.USAGE.value: _("GPU usage"),
     Transfer.Kind.SERVICE_CREDIT.value: _("Service credit"),
+    Transfer.Kind.DEPOSIT_CLAIMED.value: _("Deposit"),
+    Transfer.Kind.WITHDRAWAL_RESERVED.value: _("Withdrawal"),
+    Transfer.Kind.WITHDRAWAL_CANCELLED.value: _("Withdrawal that was cancelled"),
 }
 
 

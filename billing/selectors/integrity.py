@@ -26,7 +26,8 @@ LEFT JOIN (SELECT account_id, sum(amount_micro) AS total FROM billing_hold WHERE
     ON h.account_id = a.id
 WHERE a.held <> coalesce(h.total, 0)
 """
-# A payout's money is in flight exactly while it is open, and each of its two transfers moves exactly its amount.
+# A payout's money is in flight exactly while it is open, and each of its two transfers moves exactly its amount; a cancel gives
+# back to every account what the reserve took from it.
 _PAYOUTS = """
 SELECT p.id, p.amount_micro, p.status, r.total, c.total FROM billing_payout p
 LEFT JOIN LATERAL (
@@ -36,6 +37,9 @@ LEFT JOIN LATERAL (
     SELECT sum(x.amount) AS total FROM billing_posting x JOIN billing_account a ON a.id = x.account_id
     WHERE x.transfer_id = p.closing_transfer_id AND a.kind = 'payout_in_flight' AND a.owner_id = p.party_id) c ON true
 WHERE r.total IS DISTINCT FROM p.amount_micro
+   OR EXISTS (SELECT 1 FROM billing_posting x WHERE p.status = 'cancelled'
+              AND x.transfer_id IN (p.reserve_transfer_id, p.closing_transfer_id)
+              GROUP BY x.account_id HAVING sum(x.amount) <> 0)
    OR (p.closing_transfer_id IS NOT NULL AND c.total IS DISTINCT FROM -p.amount_micro)
 """
 _IN_FLIGHT = """
@@ -66,13 +70,25 @@ CROSS JOIN LATERAL (SELECT posting_id, balance FROM billing_balancecheckpoint WH
 CROSS JOIN LATERAL (SELECT sum(amount) AS total FROM billing_posting WHERE account_id = a.id AND id <= c.posting_id) p
 WHERE c.balance <> coalesce(p.total, 0)
 """
+# What was claimed went through suspense: one transfer put it there, another one took all of it to its claimant.
 _DEPOSITS = """
-SELECT d.signature, d.amount_micro, p.total FROM billing_deposit d
+SELECT d.signature, d.amount_micro, p.total, c.total FROM billing_deposit d
 LEFT JOIN LATERAL (
     SELECT sum(x.amount) AS total FROM billing_posting x JOIN billing_account a ON a.id = x.account_id
     WHERE x.transfer_id = d.transfer_id AND x.amount > 0 AND a.asset = 'USDC'
-      AND (a.owner_id = d.party_id OR (d.party_id IS NULL AND a.kind = 'suspense'))) p ON true
+      AND CASE WHEN d.party_id IS NULL OR d.claim_transfer_id IS NOT NULL THEN a.kind = 'suspense'
+          ELSE a.owner_id = d.party_id END) p ON true
+LEFT JOIN LATERAL (
+    SELECT sum(x.amount) AS total FROM billing_posting x JOIN billing_account a ON a.id = x.account_id
+    WHERE x.transfer_id = d.claim_transfer_id AND x.amount > 0 AND a.kind = 'customer' AND a.owner_id = d.party_id) c
+    ON true
 WHERE p.total IS DISTINCT FROM d.amount_micro
+   OR (d.claim_transfer_id IS NOT NULL AND c.total IS DISTINCT FROM d.amount_micro)
+"""
+_SUSPENSE = """
+SELECT coalesce((SELECT sum(p.amount) FROM billing_posting p JOIN billing_account a ON a.id = p.account_id
+                 WHERE a.kind = 'suspense' AND a.asset = 'USDC'), 0),
+       coalesce((SELECT sum(amount_micro) FROM billing_deposit WHERE state = 'suspense'), 0)
 """
 _SERIES = """
 SELECT s.name, s.last, count(d.id), coalesce(min(d.number), 1), coalesce(max(d.number), 0) FROM billing_documentseries s
@@ -135,9 +151,12 @@ def checkpoints_drifted() -> list[Finding]:
 
 
 def deposits_drifted() -> list[Finding]:
-    return [
-        (f"deposit {signature}", f"arrived {amount}, posted {total}") for signature, amount, total in _rows(_DEPOSITS)
+    found = [
+        (f"deposit {signature}", f"arrived {amount}, posted {total}, given to its claimant {claimed}")
+        for signature, amount, total, claimed in _rows(_DEPOSITS)
     ]
+    ((books, waiting),) = _rows(_SUSPENSE)
+    return found + ([("suspense", f"the books say {books}, its deposits {waiting}")] if books != waiting else [])
 
 
 def series_broken() -> list[Finding]:

@@ -22,6 +22,7 @@ from billing.models import (
     PayoutRun,
     PayoutSwitch,
     Posting,
+    Purpose,
     Rail,
     Transfer,
 )
@@ -63,6 +64,8 @@ class PayoutRow:
     reference: str = ""
     expected_on: date | None = None
     returned: bool = False
+    fee_micro: int = 0
+    """What a withdrawal cost on top of its amount."""
 
     @property
     def period_last(self) -> date:
@@ -74,12 +77,17 @@ def payouts_of(party: Party, *, limit: int = 50) -> list[PayoutRow]:
     return payouts_page(party, limit=limit)[0]
 
 
-def payouts_page(party: Party, *, cursor: str = "", limit: int = PAGE) -> tuple[list[PayoutRow], str | None]:
-    """A page of a party's payouts, the newest first, and the next page's cursor. Raises Invalid (field cursor)."""
+def payouts_page(
+    party: Party, *, cursor: str = "", limit: int = PAGE, withdrawals: bool = False
+) -> tuple[list[PayoutRow], str | None]:
+    """A page of a party's payouts of earnings, or of its withdrawals, the newest first, and the next page's cursor.
+
+    Raises Invalid (field cursor).
+    """
     settled = PayoutAttempt.objects.filter(state=PayoutAttempt.State.SETTLED)
     statements = Document.objects.filter(payout=OuterRef("pk"))
     rows = (
-        Payout.objects.filter(party=party)
+        Payout.objects.filter(party=party, request_key__isnull=not withdrawals)
         .select_related("run")
         .annotate(statement_key=Subquery(statements.values("pk")[:1]))
         .prefetch_related(
@@ -123,6 +131,7 @@ def _row(payout: Payout) -> PayoutRow:
         reference=line.end_to_end_id if line else "",
         expected_on=line.file.execution_date if line else None,
         returned=line is not None and line.state == BankLine.State.RETURNED,
+        fee_micro=payout.fee_micro,
     )
 
 
@@ -138,8 +147,8 @@ def cycle_of(party: Party, on: date) -> str:
     return Cycle.WEEKLY.value if row is None else row.kind
 
 
-def destination_of(party: Party) -> Destination | None:
-    return Destination.objects.filter(party=party, state=Destination.State.ACTIVE).first()
+def destination_of(party: Party, purpose: str = Purpose.PAYOUT) -> Destination | None:
+    return Destination.objects.filter(party=party, purpose=purpose, state=Destination.State.ACTIVE).first()
 
 
 def destination_shown(where: Destination | Payout) -> str:
@@ -234,7 +243,8 @@ def _why_reserved_waits(party: Party) -> list[str]:
         ),
     }
     reasons = []
-    for payout in Payout.objects.filter(party=party, status__in=words).select_related("run").order_by("pk"):
+    earnings = Payout.objects.filter(party=party, request_key__isnull=True, status__in=words)
+    for payout in earnings.select_related("run").order_by("pk"):
         reasons.append(words[payout.status] % {"amount": format_usdc(payout.amount_micro)})
         if payout.run.status == PayoutRun.Status.PAUSED and payout.status == Payout.Status.AWAITING_RELEASE:
             reasons.append(_("The payout run is paused: the wallet we pay from is being filled up or checked."))

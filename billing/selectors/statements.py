@@ -54,9 +54,9 @@ _EARNED = (Transfer.Kind.EARNINGS_MATURED, Transfer.Kind.SERVICE_CREDIT)
 
 _MONTH = """
 SELECT t.kind, l.rental_id, min(l.gpu_model), max(l.gpus), min(t.effective_at), max(t.effective_at), sum(p.amount)::bigint,
-    min(d.signature), min(t.source)
+    min(coalesce(d.signature, c.signature)), min(t.source)
 FROM billing_posting p JOIN billing_transfer t ON t.id = p.transfer_id
-LEFT JOIN billing_deposit d ON d.transfer_id = t.id
+LEFT JOIN billing_deposit d ON d.transfer_id = t.id LEFT JOIN billing_deposit c ON c.claim_transfer_id = t.id
 LEFT JOIN LATERAL (
     SELECT e.rental_id, min(e.gpu_model) AS gpu_model, count(DISTINCT e.gpu_id) AS gpus FROM billing_earningline e
     WHERE e.transfer_id = t.id GROUP BY e.rental_id ORDER BY e.rental_id LIMIT 1

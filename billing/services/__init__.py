@@ -4,6 +4,14 @@ from billing.services.bank.disclosures import bank_message_show, destination_sho
 from billing.services.bank.files import bank_file_approve, bank_file_fetch, bank_file_make
 from billing.services.bank.messages import bank_message_import
 from billing.services.bank.rates import eur_rate_confirm, eur_rate_enter
+from billing.services.claims import (
+    claim_confirm,
+    claim_decline,
+    claim_evidence_open,
+    claim_propose,
+    claim_wallet_open,
+    claim_wallet_prove,
+)
 from billing.services.deposits import deposit_intent_open, deposit_link, deposits_read
 from billing.services.destinations import destination_bank_set, destination_challenge, destination_prove
 from billing.services.documents import (
@@ -15,6 +23,7 @@ from billing.services.documents import (
     receipts_issue,
 )
 from billing.services.earnings import earnings_mature
+from billing.services.foreign import foreign_payments_read
 from billing.services.holds import hold_extend, hold_place, hold_release
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.checkpoints import checkpoints_take
@@ -30,6 +39,7 @@ from billing.services.payouts.runs import payouts_freeze
 from billing.services.payouts.sweep import payouts_sweep
 from billing.services.policies import fee_rate_set, policies_demo_install, policy_set
 from billing.services.treasury import books_check, treasury_difference, treasury_read
+from billing.services.withdrawals import withdrawal_cancel, withdrawal_request
 
 __all__ = [
     "BankUnavailable",
@@ -48,6 +58,12 @@ __all__ = [
     "bank_message_show",
     "books_check",
     "checkpoints_take",
+    "claim_confirm",
+    "claim_decline",
+    "claim_evidence_open",
+    "claim_propose",
+    "claim_wallet_open",
+    "claim_wallet_prove",
     "deposit_intent_open",
     "deposit_link",
     "deposits_read",
@@ -59,6 +75,7 @@ __all__ = [
     "eur_rate_confirm",
     "eur_rate_enter",
     "fee_rate_set",
+    "foreign_payments_read",
     "hold_extend",
     "hold_place",
     "hold_release",
@@ -87,4 +104,6 @@ __all__ = [
     "treasury_read",
     "usage_post",
     "usage_post_many",
+    "withdrawal_cancel",
+    "withdrawal_request",
 ]

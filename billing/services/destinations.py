@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 from datetime import datetime, timedelta
-from urllib.parse import urlsplit
 
-from django.conf import settings
 from django.db import transaction
 from django.utils.translation import gettext as _
 
@@ -14,12 +11,13 @@ from accounts.models import Party
 from accounts.services import notification_send
 from billing.chain.addresses import PROBLEM_TEXTS, DestinationRefused, address_check, destination_check
 from billing.chain.errors import RpcError
-from billing.chain.wallets import reads_as_transaction, signature_is_valid
-from billing.models import Destination, DestinationChallenge, Rail
+from billing.chain.wallets import signature_is_valid
+from billing.models import Destination, DestinationChallenge, Purpose, Rail
 from billing.rails import RAILS
 from billing.rails.base import masked
 from billing.selectors.policies import policy_value
 from billing.services.bank.account import our_account
+from billing.services.challenges import challenge_text
 from billing.services.network import Network, NetworkUnavailable, network
 from billing.states import DESTINATION
 from core.errors import Conflict, Invalid
@@ -27,24 +25,17 @@ from core.locks import lock_name
 
 CHALLENGE_SECONDS = 600
 """Long enough to open a wallet and sign, short enough that a text found later opens nothing."""
-NONCE_BYTES = 16
 
-# English and untranslated on purpose: these very bytes are signed.
-_TEXT = """\
-{domain} asks you to confirm a payout wallet.
-
-Purpose: payout destination
-Domain: {domain}
-Provider: {party}
-Address: {address}
-Network: {genesis_hash}
-Nonce: {nonce}
-Expires: {expires}
-
-Signing this moves no money and approves no transaction."""
+_TEXTS = {
+    Purpose.PAYOUT.value: ("confirm a payout wallet", "payout destination", "Provider"),
+    Purpose.WITHDRAWAL.value: ("confirm a withdrawal wallet", "withdrawal destination", "Customer"),
+}
+"""What the text asks for, its purpose, and who it is for: a text for one purpose proves nothing for the other."""
 
 
-def destination_challenge(*, party: Party, address: str, now: datetime) -> DestinationChallenge:
+def destination_challenge(
+    *, party: Party, address: str, now: datetime, purpose: str = Purpose.PAYOUT
+) -> DestinationChallenge:
     """A text for the wallet at ``address`` to sign within ten minutes.
 
     Raises Invalid (field address: no wallet, ours, a mint, a token account, …), NetworkUnavailable.
@@ -53,23 +44,18 @@ def destination_challenge(*, party: Party, address: str, now: datetime) -> Desti
     net = network()
     _check_address(net, address)
     expires_at = now + timedelta(seconds=CHALLENGE_SECONDS)
-    text = _TEXT.format(
-        domain=urlsplit(settings.ORIGIN).hostname,
-        party=party.pk,
-        address=address,
-        genesis_hash=net.genesis_hash,
-        nonce=secrets.token_hex(NONCE_BYTES),
-        expires=expires_at.isoformat(timespec="seconds"),
-    )
-    if reads_as_transaction(text.encode()):
-        raise AssertionError("a challenge must never be a transaction")
+    asks, what, role = _TEXTS[purpose]
+    lines = {role: str(party.pk), "Address": address}
+    text = challenge_text(asks=asks, purpose=what, lines=lines, genesis_hash=net.genesis_hash, expires_at=expires_at)
     return DestinationChallenge.objects.create(
-        party=party, address=address, text=text, expires_at=expires_at, created_at=now
+        party=party, purpose=purpose, address=address, text=text, expires_at=expires_at, created_at=now
     )
 
 
-def destination_prove(*, party: Party, address: str, signature: str, now: datetime) -> Destination:
-    """Make ``address`` the party's payout wallet, by its signature of the latest challenge (base58).
+def destination_prove(
+    *, party: Party, address: str, signature: str, now: datetime, purpose: str = Purpose.PAYOUT
+) -> Destination:
+    """Make ``address`` the party's wallet for a purpose, by its signature of the latest challenge for it (base58).
 
     The challenge is used up by the first answer, right or wrong. Payouts that are open keep their own destination.
     Raises Invalid (field signature or address), Conflict (no open challenge), NetworkUnavailable.
@@ -77,13 +63,13 @@ def destination_prove(*, party: Party, address: str, signature: str, now: dateti
     address = address.strip()
     net = network()
     _check_address(net, address)
-    challenge = _consume(party, address, now)
+    challenge = _consume(party, address, purpose, now)
     if not signature_is_valid(address=address, message=challenge.text.encode(), signature=signature.strip()):
         found = f"{signature.strip()[:16]}…"
         raise Invalid.field(
             "signature", found=found, allowed="this wallet's signature of exactly the text shown; ask for a new text"
         )
-    return _replace(party, now, rail=Rail.USDC, address=address)
+    return _replace(party, now, rail=Rail.USDC, address=address, purpose=purpose)
 
 
 def destination_bank_set(*, party: Party, account: str, scheme: str, now: datetime) -> Destination:
@@ -120,9 +106,10 @@ def _check_address(net: Network, address: str) -> None:
         raise NetworkUnavailable(f"The chain gives no answer: {error}") from error
 
 
-def _consume(party: Party, address: str, now: datetime) -> DestinationChallenge:
+def _consume(party: Party, address: str, purpose: str, now: datetime) -> DestinationChallenge:
     """Committed by itself, so that a wrong answer cannot be tried again."""
-    latest = DestinationChallenge.objects.filter(party=party, address=address).order_by("-created_at", "-pk").first()
+    asked = DestinationChallenge.objects.filter(party=party, address=address, purpose=purpose)
+    latest = asked.order_by("-created_at", "-pk").first()
     refused = Conflict("There is no open challenge for this address: ask for a new text and sign it.")
     if latest is None or latest.expires_at <= now:
         raise refused
@@ -133,19 +120,27 @@ def _consume(party: Party, address: str, now: datetime) -> DestinationChallenge:
 
 
 def _replace(
-    party: Party, now: datetime, *, rail: str, address: str, scheme: str = "", holder: str = ""
+    party: Party,
+    now: datetime,
+    *,
+    rail: str,
+    address: str,
+    scheme: str = "",
+    holder: str = "",
+    purpose: str = Purpose.PAYOUT,
 ) -> Destination:
     """One way for all rails: the old one is replaced, the new one cools down, and everybody concerned is told."""
     usable_from = now + timedelta(seconds=policy_value("destination_cool_down_seconds", now))
     with transaction.atomic():
         lock_name(f"billing:destination:{party.pk}")
-        active = Destination.objects.filter(party=party, state=Destination.State.ACTIVE).first()
+        active = Destination.objects.filter(party=party, purpose=purpose, state=Destination.State.ACTIVE).first()
         if active is not None and (active.rail, active.address, active.holder) == (rail, address, holder):
             return active
         if active is not None:
             DESTINATION.move(active, to=Destination.State.REPLACED, at=now, actor=f"party:{party.pk}")
         made = Destination.objects.create(
             party=party,
+            purpose=purpose,
             rail=rail,
             address=address,
             scheme=scheme,
@@ -153,8 +148,19 @@ def _replace(
             usable_from=usable_from,
             created_at=now,
         )
-        # A mail is read by many machines: of a bank account it says enough to recognise it.
-        shown = masked(address) if rail == Rail.BANK else address
-        context = {"address": shown, "usable_from": usable_from, "by_bank": rail == Rail.BANK}
-        notification_send(kind="destination_changed", context=context, party=party, url="/provider/earnings/", now=now)
+        _tell(made, now)
     return made
+
+
+def _tell(made: Destination, now: datetime) -> None:
+    # A mail is read by many machines: of a bank account it says enough to recognise it.
+    by_bank = made.rail == Rail.BANK
+    context = {
+        "address": masked(made.address) if by_bank else made.address,
+        "usable_from": made.usable_from,
+        "by_bank": by_bank,
+    }
+    kind, url = "destination_changed", "/provider/earnings/"
+    if made.purpose == Purpose.WITHDRAWAL:
+        kind, url = "withdrawal_wallet_changed", "/billing/withdrawals/"
+    notification_send(kind=kind, context=context, party=made.party, url=url, now=now)

@@ -51,7 +51,7 @@ def receipt_issue(*, deposit: Deposit, now: datetime) -> Document:
     """The receipt of a credited deposit. Raises Conflict for one that belongs to nobody yet."""
     if deposit.party is None or deposit.state != Deposit.State.CREDITED:
         raise Conflict("The deposit is not credited to anybody.")
-    credited_at = deposit.transfer.effective_at.isoformat()
+    credited_at = (deposit.claim_transfer or deposit.transfer).effective_at.isoformat()
     line = {
         "kind": "deposit",
         "from": credited_at,

@@ -14,7 +14,7 @@ from accounts.http import PersonRequest
 from accounts.selectors import party_of
 from billing import services
 from billing.models import DepositIntent
-from billing.selectors.deposits import deposits_of_intent, intent_of, pay_qr
+from billing.selectors.deposits import intent_of, pay_qr, progress_of
 
 
 @login_required
@@ -27,7 +27,7 @@ def deposit(request: PersonRequest, intent_id: UUID) -> HttpResponse:
         "link": link,
         # Our own drawing of our own link: segno writes nothing but rectangles.
         "qr": mark_safe(pay_qr(link)) if link else "",  # noqa: S308
-        "deposits": deposits_of_intent(intent),
+        "progress": progress_of(intent),
     }
     return render(request, "billing/deposit.html", context)
 
@@ -35,9 +35,9 @@ def deposit(request: PersonRequest, intent_id: UUID) -> HttpResponse:
 @login_required
 @require_safe
 def deposit_status(request: PersonRequest, intent_id: UUID) -> HttpResponse:
-    """What has arrived so far: the part of the deposit page that asks again every few seconds."""
+    """What has arrived so far: the part of the deposit page that asks again every few seconds until all of it is there."""
     intent = _intent(request, intent_id)
-    return render(request, "billing/_deposit_status.html", {"intent": intent, "deposits": deposits_of_intent(intent)})
+    return render(request, "billing/_deposit_status.html", {"intent": intent, "progress": progress_of(intent)})
 
 
 def _intent(request: PersonRequest, intent_id: UUID) -> DepositIntent:

@@ -31,7 +31,7 @@ class Told:
 def history_told(rows: Sequence[HistoryRow]) -> list[Told]:
     """The rows in words, for at most three queries."""
     jobs = _jobs_of([row.source for row in rows])
-    receipts = receipts_of_transfers([row.transfer_id for row in rows if row.kind == "deposit"])
+    receipts = receipts_of_transfers([row.transfer_id for row in rows if row.kind.startswith("deposit")])
     return [_told(row, jobs.get(row.source), receipts.get(row.transfer_id)) for row in rows]
 
 

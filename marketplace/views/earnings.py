@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from accounts.http import PersonRequest
 from accounts.models import Party
+from billing.forms import SignatureForm, WalletForm
 from billing.periods import Period, day_starts, period_current
 from billing.selectors import (
     Earnings,
@@ -42,7 +43,7 @@ from core.charts import bar_chart
 from core.errors import DomainError, Invalid
 from core.forms import add_domain_error
 from core.money import format_usdc
-from marketplace.forms import BankAccountForm, DateRangeForm, SignatureForm, WalletForm
+from marketplace.forms import BankAccountForm, DateRangeForm
 from marketplace.selectors.factors import accruing_of, factors_of
 from marketplace.views.provider import fee_percent, provider_or_404
 from providers.models import Gpu, Provider

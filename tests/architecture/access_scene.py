@@ -10,7 +10,7 @@ from django.test import Client
 from accounts.models import User
 from accounts.selectors import party_of
 from accounts.services import notification_send
-from billing.services import deposit_intent_open, receipt_issue
+from billing.services import claim_evidence_open, deposit_intent_open, receipt_issue
 from core import clock
 from tests.architecture.access_rules import Route
 from tests.factories.billing import funded
@@ -18,6 +18,7 @@ from tests.factories.cast import person
 from tests.factories.documents import deposited
 from tests.factories.marketplace import job_new, listing_new
 from tests.factories.providers import machine_make, provider_make
+from tests.factories.withdrawals import withdrawal_wallet, withdrawing
 
 
 @dataclass
@@ -58,7 +59,15 @@ def build() -> Scene:
     listing = listing_new(machine.provider)
     job = job_new(funded(people["ravi"], 10_000_000))
     receipt = receipt_issue(deposit=deposited(people["ravi"], 1_000_000, at=clock.now()), now=clock.now())
+    funded(people["ravi"], 20_000_000)
+    withdrawal_wallet(people["ravi"])
+    withdrawal = withdrawing(people["ravi"], 6_000_000)
+    claim = claim_evidence_open(
+        party=party_of(people["ravi"]), signature="1" * 64, evidence="Withdrawal 4711 of the exchange.", now=clock.now()
+    )
     ids = {
+        "payout_id": str(withdrawal.pk),
+        "claim_id": str(claim.pk),
         "document_id": str(receipt.pk),
         "form": "pdf",
         "job_id": str(job.pk),

@@ -39,6 +39,8 @@ SIGNED_IN = [
     "/inbox/",
     "/provider/apply/",
     "/billing/",
+    "/billing/withdrawals/",
+    "/billing/claims/",
 ]
 PROVIDER = [
     "/provider/",

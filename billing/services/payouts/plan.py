@@ -15,7 +15,7 @@ from django.db.models import Q
 
 from accounts.models import Party
 from billing.euros import cents_for, micro_for
-from billing.models import Account, Cycle, Destination, EurRate, Payout, PayoutCycle, PayoutRun, Rail, Transfer
+from billing.models import Account, Cycle, Destination, EurRate, Payout, PayoutCycle, PayoutRun, Purpose, Rail, Transfer
 from billing.periods import Period, next_period_start, period_due
 from billing.rails import RAILS
 from billing.selectors.integrity import drift_first
@@ -113,7 +113,7 @@ def _candidates(period: Period, rail: str) -> list[Party]:
     earned = Account.objects.filter(
         kind=Account.Kind.PROVIDER_PAYABLE, balance__gt=0, owner__status=Party.Status.ACTIVE
     )
-    there = Destination.objects.filter(state=Destination.State.ACTIVE, rail=rail)
+    there = Destination.objects.filter(purpose=Purpose.PAYOUT, state=Destination.State.ACTIVE, rail=rail)
     parties = Party.objects.filter(pk__in=earned.values("owner")).filter(pk__in=there.values("party")).order_by("pk")
     # By the period's last day: whoever goes from weekly to monthly in its middle is paid by the month that they are in now.
     return [party for party in parties if cycle_of(party, period.last_day) == period.kind]

@@ -11,14 +11,14 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from accounts.models import User
+from accounts.services import notification_send
 from billing.chain.errors import RpcError
 from billing.chain.instructions import SIGNATURE_FEE_LAMPORTS, TOKEN_ACCOUNT_RENT_LAMPORTS
-from billing.models import Account, Payout, PayoutApproval, PayoutRun, Rail, Transfer
+from billing.models import Payout, PayoutApproval, PayoutRun, Rail, Transfer
 from billing.selectors.integrity import drift_first
 from billing.selectors.payouts import in_flight_total, payouts_frozen
 from billing.selectors.policies import policy_value
-from billing.services.ledger.accounts import account_open
-from billing.services.ledger.transfers import transfer_post
+from billing.services.ledger.transfers import legs_of, transfer_post
 from billing.services.network import NetworkUnavailable, network
 from billing.services.payouts.runs import run_pause
 from billing.states import PAYOUT, PAYOUT_RUN
@@ -99,24 +99,29 @@ def payout_approve(*, payout: Payout, approver: User, now: datetime) -> Payout:
 
 
 def payout_cancel(*, payout: Payout, reason: str, now: datetime, actor: object | None = None) -> Payout:
-    """Give a payout's money back to payable. Refused, by the database too, while a signed transaction or the bank may pay it.
+    """Give a payout's money back to where it came from: all that its reserve moved, the other way round (also a fee).
+
+    Refused, by the database too, while a signed transaction or the bank may pay it.
 
     Raises MoveNotAllowed, StaleState, Conflict.
     """
-    payable = account_open(kind=Account.Kind.PROVIDER_PAYABLE, owner=payout.party)
-    in_flight = account_open(kind=Account.Kind.PAYOUT_IN_FLIGHT, owner=payout.party)
+    kind = Transfer.Kind.WITHDRAWAL_CANCELLED if payout.is_withdrawal else Transfer.Kind.PAYOUT_CANCELLED
     PAYOUT.check(old=payout.status, new=Payout.Status.CANCELLED)
     try:
         with transaction.atomic():
             back = transfer_post(
                 source=f"payout:{payout.pk}:cancel",
-                kind=Transfer.Kind.PAYOUT_CANCELLED,
-                legs=[(in_flight.pk, -payout.amount_micro), (payable.pk, payout.amount_micro)],
+                kind=kind,
+                legs=[(account, -amount) for account, amount in legs_of(payout.reserve_transfer)],
                 effective_at=now,
                 now=now,
             )
             changes = {"closing_transfer": back}
             PAYOUT.move(payout, to=Payout.Status.CANCELLED, actor=actor, reason=reason, at=now, changes=changes)
+            if payout.is_withdrawal:
+                context = {"amount_micro": payout.amount_micro + payout.fee_micro}
+                url = "/billing/withdrawals/"
+                notification_send(kind="withdrawal_cancelled", context=context, party=payout.party, url=url, now=now)
     except IntegrityError as error:
         raise Conflict(
             "A signed transaction or a bank line of this payout may still pay it; it cannot be cancelled now."

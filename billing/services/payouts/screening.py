@@ -11,7 +11,7 @@ from django.utils.module_loading import import_string
 
 from accounts.models import Party
 from billing.models import Payout
-from billing.selectors.balances import payable_of
+from billing.selectors.balances import balance_of, payable_of
 
 DENIED_FILE = "denied-addresses.txt"
 
@@ -48,4 +48,6 @@ def payee_obstacle(payout: Payout, now: datetime) -> str | None:
         return "the destination is cooling down"
     if payable_of(payout.party) < 0:
         return "the payee has a debt"
+    if payout.is_withdrawal and balance_of(payout.party).balance_micro < 0:
+        return "the customer's balance is below zero: what is withdrawn has been used meanwhile"
     return screening_obstacle(party=payout.party, address=payout.address, now=now)

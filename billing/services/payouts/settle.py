@@ -48,9 +48,10 @@ def payout_settle(*, payout: Payout, attempt: PayoutAttempt, record: Transaction
             "signature": attempt.signature,
             "explorer": explorer_link(attempt.signature),
         }
-        notification_send(
-            kind="payout_settled", context=context, party=payout.party, url="/provider/earnings/", now=now
-        )
+        kind, url = "payout_settled", "/provider/earnings/"
+        if payout.is_withdrawal:
+            kind, url = "withdrawal_settled", "/billing/withdrawals/"
+        notification_send(kind=kind, context=context, party=payout.party, url=url, now=now)
 
 
 def attempt_fail(
