@@ -27,6 +27,11 @@ def signature_is_valid(*, address: str, message: bytes, signature: str) -> bool:
     return key.is_on_curve() and proof.verify(key, message)
 
 
+def transaction_signature(text: str) -> str:
+    """A transaction's signature in its one form (base58 of 64 bytes). Raises ValueError for anything else."""
+    return str(Signature.from_string(text.strip()))
+
+
 def reads_as_transaction(message: bytes) -> bool:
     """Whether a text that wallets are asked to sign could be a transaction as well. Such a challenge must not go out."""
     versioned = bool(message) and bool(message[0] & VERSIONED_MESSAGE_BIT)

@@ -13,12 +13,11 @@ from uuid import UUID
 import structlog
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
-from solders.signature import Signature
 
 from accounts.models import Party, User
 from accounts.services import notification_send
 from billing.chain.addresses import PROBLEM_TEXTS, DestinationRefused, address_check
-from billing.chain.wallets import signature_is_valid
+from billing.chain.wallets import signature_is_valid, transaction_signature
 from billing.models import Account, Deposit, DepositClaim, Transfer
 from billing.models.claim import RIVALS_WAIT
 from billing.services.bank.staff import reason_check, staff_check
@@ -184,7 +183,7 @@ class _Gone(Exception):
 def _transaction(signature: str) -> str:
     """A transaction's signature, in its one form. Raises Invalid (field transaction)."""
     try:
-        return str(Signature.from_string(signature.strip()))
+        return transaction_signature(signature)
     except ValueError as error:
         allowed = _("the signature of a Solana transaction, as the wallet or an explorer shows it (base58)")
         raise Invalid.field("transaction", found=signature.strip()[:100], allowed=allowed) from error
