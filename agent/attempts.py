@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from agent.clock import boot_id, boot_seconds
 from agent.contact import Contact
 from agent.leases import GpuLeases
+from agent.memory import memory_await
 from agent.pacing import Alarm
 from agent.runtime.base import EngineUnavailable, JobOrder, JobRuntime, JobState, Observation, RuntimeRefused
 from agent.state import AttemptRecord, StateStore
@@ -31,9 +32,6 @@ ENDED = "ended"  # reason and exit code are on disk, their report in the outbox
 KILL_EVERY_S = 10.0
 DISK_LOOK_EVERY_S = 15.0
 ENGINE_RETRY_S = 2.0
-# A driver gives memory back within seconds of a process's end. What stays for minutes stays until somebody looks after it.
-MEMORY_PATIENCE_S = 120.0
-MEMORY_LOOK_S = 2.0
 _KILLED = 137
 
 Answer = TypeVar("Answer")
@@ -173,7 +171,7 @@ class Attempt:
             if not all(context.watch.gpu_present(uuid) for uuid in record.gpu_uuids):
                 raise RuntimeRefused("device_injection_failed", "gpu_missing")
             image = self._engine(context.runtime.prepare, order, self._cancelled)
-            self._memory_await()
+            memory_await(context.watch, record.gpu_uuids, self._cancelled, self._alarm.wait, self._tag())
             if self._cancelled():
                 return self._end_unstarted()
             self._move(state=STARTING, created=True, boot_id=boot_id())
@@ -182,20 +180,6 @@ class Attempt:
         except RuntimeRefused as refused:
             return self._finish(refused.reason, exit_code=None, elapsed_s=None, message_code=refused.message_code)
         return self._started(Observation(state=JobState.RUNNING, ran_s=0.0))
-
-    def _memory_await(self) -> None:
-        """Until nobody's memory is on its GPUs any more; raises RuntimeRefused when that takes too long."""
-        watch, uuids = self._context.watch, self.record.gpu_uuids
-        until = boot_seconds() + MEMORY_PATIENCE_S
-        while uuids and not self._cancelled():
-            watch.look()
-            held = watch.memory_held(uuids)
-            if not held:
-                return
-            log.warning("memory of its GPU is still in use", extra={**self._tag(), "gpus": held})
-            if boot_seconds() >= until:
-                raise RuntimeRefused("device_injection_failed", "memory_held")
-            self._alarm.wait(MEMORY_LOOK_S)
 
     def _started(self, seen: Observation) -> None:
         record = self.record

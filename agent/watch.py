@@ -19,6 +19,8 @@ from agent_protocol.reasons import FAULT_XIDS, LOST_XIDS
 LOOK_EVERY_S = 10.0
 # A reading older than this is not sent as if it were the present.
 STALE_S = 45.0
+# The pace of the looks and the time one may take: a card that was free so lately needs no look of its own before a start.
+FRESH_S = LOOK_EVERY_S + 5.0
 
 # An idle card's driver keeps some hundred MiB at most; a twentieth of the memory is more than that on every card.
 MEMORY_HELD_SHARE = 0.05
@@ -47,6 +49,9 @@ class HostWatch:
         self._in_use: frozenset[str] = frozenset()
         # GPUs whose job has ended, until a look finds their memory free.
         self._used: set[str] = set()
+        # GPU UUID to the beginning of the last look that found its memory free, and to when somebody of ours let go of it.
+        self._free_at: dict[str, float] = {}
+        self._left_at: dict[str, float] = {}
 
     def runtime_set(self, runtime: JobRuntime) -> None:
         self._runtime = runtime
@@ -54,6 +59,8 @@ class HostWatch:
     def busy(self, uuids: frozenset[str]) -> None:
         """Which GPUs are somebody's from now on."""
         with self._lock:
+            now = boot_seconds()
+            self._left_at |= dict.fromkeys(self._in_use - uuids, now)
             self._used = (self._used | self._in_use) - uuids
             self._in_use = uuids
         self._probe.busy(uuids)
@@ -64,6 +71,7 @@ class HostWatch:
             self._look()
 
     def _look(self) -> None:
+        began = boot_seconds()
         reading = self._offered(self._probe.read())
         engine_down, facts = self._engine()
         runtime_degraded = self._runtime_look(engine_down)
@@ -88,7 +96,7 @@ class HostWatch:
             before = self._state()
             self._reading, self._read_at, self._host, self._engine_down = reading, boot_seconds(), host, engine_down
             self._faults_note(reading)
-            self._memory_note()
+            self._memory_note(began)
             self._runtime_degraded = runtime_degraded
             changed = self._state() != before
         if changed:
@@ -141,8 +149,24 @@ class HostWatch:
         used = next((each.memory_used_bytes for each in self._reading.telemetry if each.uuid == uuid), None)
         return 0.0 if total is None or used is None else used / total
 
-    def _memory_note(self) -> None:
-        """What was not given back is told with the reading; what is free is forgotten."""
+    def memory_known_free(self, uuids: tuple[str, ...]) -> bool:
+        """Whether a fresh look found the memory of all of them free, and nobody of ours has had one since it began."""
+        now, never = boot_seconds(), float("-inf")
+        with self._lock:
+            return all(
+                self._free_at.get(uuid, never) > max(now - FRESH_S, self._left_at.get(uuid, never)) for uuid in uuids
+            )
+
+    def _memory_note(self, began: float) -> None:
+        """What was not given back is told with the reading; what is free is forgotten. A card that does not say how much of
+        its memory is in use is not known to be free."""
+        free = {
+            each.uuid
+            for each in self._reading.telemetry
+            if each.memory_used_bytes is not None
+            and (self._probe.simulated or self._memory_share(each.uuid) <= MEMORY_HELD_SHARE)
+        }
+        self._free_at = {} if self._reading.degraded else dict.fromkeys(free, began)
         self._used = {uuid for uuid in self._used if self._memory_share(uuid) > MEMORY_HELD_SHARE}
         telemetry = (
             replace(each, held_after_job=True) if each.uuid in self._used else each for each in self._reading.telemetry

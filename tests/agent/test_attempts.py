@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent import attempts
+from agent import attempts, memory
 from agent.attempts import Attempt, AttemptContext
 from agent.config import Settings
 from agent.contact import Contact
@@ -168,15 +168,15 @@ def test_a_refusal_ends_it_and_cleans_up(stage: Stage) -> None:
 def test_a_gpu_whose_memory_is_never_given_back_is_refused_and_a_cancelled_wait_ends(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "MEMORY_LOOK_S", 0.01)
-    monkeypatch.setattr(attempts, "MEMORY_PATIENCE_S", 0.05)
+    monkeypatch.setattr(memory, "MEMORY_LOOK_S", 0.01)
+    monkeypatch.setattr(memory, "MEMORY_PATIENCE_S", 0.05)
     watch = stage.context.watch
     monkeypatch.setattr(watch, "gpu_present", lambda _uuid: True)
     monkeypatch.setattr(watch, "memory_held", list)
     record = stage.end(stage.attempt(gpu_uuids=("GPU-one",)))
     assert (record.reason, record.started_boot_s) == ("device_injection_failed", None)
     assert "start" not in stage.runtime.calls
-    monkeypatch.setattr(attempts, "MEMORY_PATIENCE_S", 600.0)
+    monkeypatch.setattr(memory, "MEMORY_PATIENCE_S", 600.0)
     waiting = stage.attempt(gpu_uuids=("GPU-one",))
     eventually(lambda: stage.runtime.calls.count("prepare") == 2, "its image is there")
     waiting.stop_request("cancelled")
