@@ -7,14 +7,23 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from agent.clock import boot_id, boot_seconds
+from agent.collecting import Collect, secrets_collect
 from agent.contact import Contact
 from agent.leases import GpuLeases
 from agent.memory import memory_await
 from agent.pacing import Alarm
-from agent.runtime.base import EngineUnavailable, JobOrder, JobRuntime, JobState, Observation, RuntimeRefused
+from agent.runtime.base import (
+    EngineUnavailable,
+    ImageGone,
+    JobOrder,
+    JobRuntime,
+    JobState,
+    Observation,
+    RuntimeRefused,
+)
 from agent.state import AttemptRecord, StateStore
 from agent.watch import HostWatch
-from agent_protocol.messages import AttemptEnded, AttemptPlan, AttemptStatus
+from agent_protocol.messages import AttemptEnded, AttemptPlan, AttemptSecrets, AttemptStatus, SecretsRequest
 from agent_protocol.reasons import COMPLETED
 
 # Left to right and never back; every arrow is a write to disk, followed by a sync.
@@ -32,6 +41,8 @@ ENDED = "ended"  # reason and exit code are on disk, their report in the outbox
 KILL_EVERY_S = 10.0
 DISK_LOOK_EVERY_S = 15.0
 ENGINE_RETRY_S = 2.0
+# An owner who tidies up may take the image between pull and start. One who does so each time keeps no images.
+START_TRIES = 3
 _KILLED = 137
 
 Answer = TypeVar("Answer")
@@ -52,6 +63,7 @@ class AttemptContext:
     watch: HostWatch
     leases: GpuLeases
     contact: Contact
+    collect: Collect
     changed: Callable[[], None]
     stop: threading.Event
     stop_grace_s: float
@@ -66,6 +78,7 @@ class Attempt:
         self._lock = threading.RLock()
         self._record = record
         self._plan: AttemptPlan | None = None
+        self._secrets: AttemptSecrets | None = None
         self._requested: str | None = None
         self._alarm = Alarm(context.stop)
         self._thread: threading.Thread | None = None
@@ -161,25 +174,70 @@ class Attempt:
     def _begin(self) -> None:
         """From nothing to a started job."""
         context, record = self._context, self.record
-        while self._plan is None and not self._cancelled():
+        while self._plan is None and not self._cancelled() and not self._rebooted():
             self._alarm.wait(60.0)
+        if self._rebooted() and not self._cancelled():
+            return self._finish("host_restart", exit_code=None, elapsed_s=None)
         if not context.leases.acquire(record.attempt_id, record.gpu_uuids, self._cancelled) or self._cancelled():
             return self._end_unstarted()
-        assert self._plan is not None
-        order = JobOrder(name=record.name, machine_id=context.machine_id, plan=self._plan)
         try:
             if not all(context.watch.gpu_present(uuid) for uuid in record.gpu_uuids):
                 raise RuntimeRefused("device_injection_failed", "gpu_missing")
-            image = self._engine(context.runtime.prepare, order, self._cancelled)
-            memory_await(context.watch, record.gpu_uuids, self._cancelled, self._alarm.wait, self._tag())
-            if self._cancelled():
-                return self._end_unstarted()
-            self._move(state=STARTING, created=True, boot_id=boot_id())
-            log.info("starting", extra=self._tag())
-            self._engine(context.runtime.start, order, image)
+            started = self._start()
         except RuntimeRefused as refused:
             return self._finish(refused.reason, exit_code=None, elapsed_s=None, message_code=refused.message_code)
+        if not started:
+            return self._end_unstarted()
         return self._started(Observation(state=JobState.RUNNING, ran_s=0.0))
+
+    def _rebooted(self) -> bool:
+        """Whether the machine has restarted since the attempt was placed on it: nothing of it can be here, its secrets are
+        for that boot alone, and the platform refuses what this one says of it."""
+        placed = None if self._plan is None else self._plan.boot_id
+        return self.record.boot_id != boot_id() or placed not in (None, boot_id())
+
+    def _start(self) -> bool:
+        """Image, secrets, container; false when no longer wanted. Raises RuntimeRefused."""
+        context = self._context
+        for _ in range(START_TRIES):
+            image = self._engine(context.runtime.prepare, self._order(pull=True), self._cancelled)
+            memory_await(context.watch, self.record.gpu_uuids, self._cancelled, self._alarm.wait, self._tag())
+            order = self._order(pull=False)
+            if self._cancelled():
+                return False
+            self._move(state=STARTING, created=True, boot_id=boot_id())
+            log.info("starting", extra=self._tag())
+            try:
+                self._engine(context.runtime.start, order, image)
+                return True
+            except ImageGone:
+                log.warning("the image was removed before the start", extra=self._tag())
+        raise ImageGone
+
+    def _order(self, *, pull: bool) -> JobOrder:
+        """What to run, with as much of the secrets as is needed now: a pull needs the login of a private image alone, and an
+        agent that ends during the pull of a public one has not collected, and so not lost, anything."""
+        plan = self._plan
+        assert plan is not None
+        if plan.secrets and self._secrets is None and (plan.private_image or not pull):
+            self._secrets = secrets_collect(
+                self._context.collect,
+                plan.attempt_id,
+                lambda: SecretsRequest(token=self.record.token, boot_id=boot_id()),
+                self._given_up,
+                self._alarm.wait,
+            )
+        login = None
+        if self._secrets is not None:
+            plan = replace(plan, environment={**plan.environment, **self._secrets.environment})
+            login = self._secrets.registry_login
+        return JobOrder(name=self.record.name, machine_id=self._context.machine_id, plan=plan, login=login)
+
+    def _given_up(self) -> bool:
+        """Whether to stop asking for secrets; raises RuntimeRefused after the silence that would end a running job."""
+        if self._context.contact.silence_s() >= self.record.disconnect_grace_s:
+            raise RuntimeRefused("never_started")
+        return self._cancelled()
 
     def _started(self, seen: Observation) -> None:
         record = self.record
@@ -297,7 +355,7 @@ class Attempt:
                 oom_killed=oom_killed,
                 message_code=message_code,
             )
-            self._plan = None
+            self._plan = self._secrets = None
             self._context.store.attempt_end(record, event.to_dict())
         log.info("ended", extra={**self._tag(), "reason": reason, "exit_code": exit_code})
         self._context.changed()

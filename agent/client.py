@@ -15,6 +15,7 @@ from agent_protocol.errors import ProtocolError
 from agent_protocol.fields import MAX_BODY_BYTES, Message, json_read, json_write
 from agent_protocol.messages import (
     NONCE_HEADER,
+    AttemptSecrets,
     BenchCommit,
     BenchCommitted,
     BenchDownload,
@@ -32,6 +33,7 @@ from agent_protocol.messages import (
     LogChunk,
     LogReply,
     RefusalReply,
+    SecretsRequest,
     SyncReply,
     SyncRequest,
 )
@@ -128,6 +130,10 @@ class PlatformClient:
 
     def logs(self, attempt_id: str, chunk: LogChunk) -> LogReply:
         return self._read(LogReply, self._post(f"/agent/v1/attempts/{attempt_id}/logs", chunk.to_dict()))
+
+    def secrets(self, attempt_id: str, request: SecretsRequest) -> AttemptSecrets:
+        """Answered once: an answer that is lost on the way does not come again."""
+        return self._read(AttemptSecrets, self._post(f"/agent/v1/attempts/{attempt_id}/secrets", request.to_dict()))
 
     def bench_start(self, run_id: str, start: BenchStart) -> BenchStarted:
         return self._read(BenchStarted, self._post(f"/agent/v1/bench/{run_id}/start", start.to_dict()))

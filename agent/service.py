@@ -64,7 +64,16 @@ def serve(settings: Settings, stop: threading.Event) -> ExitCode:
         runner = benchmark_make(settings, client, runtime, identity.machine_id)
         benchmarks = BenchmarkManager(runner, store, leases, watch, changed, stop)
         context = AttemptContext(
-            store, runtime, watch, leases, contact, changed, stop, settings.stop_grace_s, identity.machine_id
+            store,
+            runtime,
+            watch,
+            leases,
+            contact,
+            client.secrets,
+            changed,
+            stop,
+            settings.stop_grace_s,
+            identity.machine_id,
         )
         reconciler = Reconciler(context, benchmarks)
         loop = SyncLoop(

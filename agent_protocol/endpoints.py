@@ -5,6 +5,7 @@ from enum import Enum
 
 from agent_protocol.fields import Message
 from agent_protocol.messages import (
+    AttemptSecrets,
     BenchCommit,
     BenchCommitted,
     BenchDownload,
@@ -21,6 +22,7 @@ from agent_protocol.messages import (
     EventsReply,
     LogChunk,
     LogReply,
+    SecretsRequest,
     SyncReply,
     SyncRequest,
 )
@@ -31,7 +33,7 @@ REFUSALS: dict[int, str] = {
     401: "`unauthorized`, `unknown_credential`, `credential_replaced`, or `revoked` (the agent stops its jobs and ends).",
     403: "Understood, and not allowed.",
     404: "There is no such thing, or it is another machine's.",
-    409: "It does not fit what is known; a log's `next_offset` says where to go on.",
+    409: "It does not fit what is known; a log's `next_offset` says where to go on. Secrets: `secrets_gone`, `other_boot`.",
     413: "The body is above 1 MiB.",
     426: "The agent is too old.",
     429: "Come back after `retry_after_s` seconds.",
@@ -67,6 +69,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("post", "/agent/v1/credential", "Announce the next credential.", CredentialRequest, CredentialReply),
     Endpoint("post", "/agent/v1/sync", "Say what is, hear what should be.", SyncRequest, SyncReply),
     Endpoint("post", "/agent/v1/events", "What happened and must arrive.", EventBatch, EventsReply),
+    Endpoint(
+        "post",
+        "/agent/v1/attempts/{attempt_id}/secrets",
+        "Collect what an attempt keeps sealed: answered once, to the boot it was placed on.",
+        SecretsRequest,
+        AttemptSecrets,
+    ),
     Endpoint("post", "/agent/v1/attempts/{attempt_id}/logs", "A job's output at an offset.", LogChunk, LogReply),
     Endpoint(
         "get", "/agent/v1/bell", "An event stream that says when to sync; a sync's ticket opens it.", authorized=False

@@ -85,6 +85,7 @@ _REASONS = (
     _platform("platform_stop", gettext_noop("The platform stopped the job.")),
     _platform("platform_outage", gettext_noop("The platform could not be reached for longer than the job allows.")),
     _platform("orphaned", gettext_noop("The machine ran a job that the platform no longer knew.")),
+    _unknown("secrets_lost", gettext_noop("The secrets of the job were handed out, once, and lost before it started.")),
     _unknown("never_started", gettext_noop("The job did not start in time.")),
     _unknown("unknown", gettext_noop("It is not known why the job ended.")),
 )

@@ -1,4 +1,7 @@
-"""POST /agent/v1/events and …/attempts/<id>/logs: what must arrive, at least once, and is dealt with once."""
+"""POST /agent/v1/events and …/attempts/<id>/logs: what must arrive, at least once, and is dealt with once.
+
+POST …/attempts/<id>/secrets: what must not arrive twice.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from agent_protocol.errors import ProtocolError
+from agent_protocol.fields import json_write
 from agent_protocol.messages import (
     AttemptEnded,
+    AttemptSecrets,
     BenchmarkFailed,
     BenchmarkReport,
     Event,
@@ -20,6 +25,8 @@ from agent_protocol.messages import (
     GpuXid,
     LogChunk,
     OrphanFound,
+    RegistryLogin,
+    SecretsRequest,
 )
 from agent_protocol.messages.events import EventBody
 from agent_protocol.reasons import FAULT_XIDS
@@ -28,7 +35,7 @@ from core import clock
 from core.errors import DomainError
 from gpunex.agent_door import agent_view, read, session_of
 from gpunex.models import EventSeen
-from marketplace.services import attempt_end, log_append
+from marketplace.services import attempt_end, attempt_secrets_collect, log_append
 from providers.models import Gpu, Machine
 from reliability.services import incident_record
 
@@ -61,6 +68,20 @@ def logs(request: HttpRequest, attempt_id: UUID) -> HttpResponse:
     chunk = read(request, LogChunk)
     following = log_append(machine=session.machine, attempt_id=attempt_id, chunk=chunk, now=clock.now())
     return JsonResponse({"next_offset": following})
+
+
+@agent_view
+def secrets(request: HttpRequest, attempt_id: UUID) -> HttpResponse:
+    session = session_of(request)
+    wanted = read(request, SecretsRequest)
+    found = attempt_secrets_collect(
+        machine=session.machine, attempt_id=attempt_id, token=wanted.token, boot_id=wanted.boot_id, now=clock.now()
+    )
+    login = None if found.login is None else RegistryLogin(**found.login)
+    reply = AttemptSecrets(environment=found.environment, registry_login=login)
+    answer = HttpResponse(json_write(reply.to_dict()), content_type="application/json")
+    answer["Cache-Control"] = "no-store"
+    return answer
 
 
 def event_take(*, machine: Machine, event: Event, now: datetime) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from agent_protocol.messages import AttemptPlan
+from agent_protocol.messages import AttemptPlan, RegistryLogin
 
 LOG_CUT_MARK = b"\n[log limit reached: what follows was not kept]\n"
 
@@ -22,6 +22,13 @@ class RuntimeRefused(Exception):
         super().__init__(f"{reason} ({message_code})" if message_code else reason)
         self.reason = reason
         self.message_code = message_code
+
+
+class ImageGone(RuntimeRefused):
+    """What `prepare` brought has been removed by somebody since: prepare again. Who cannot blames the machine for it."""
+
+    def __init__(self) -> None:
+        super().__init__("container_create_failed", "image_removed")
 
 
 class EngineUnavailable(Exception):
@@ -64,11 +71,13 @@ class JobOrder:
     """One attempt to run under a name, on behalf of a machine.
 
     `own_image`: the image is the product's own (a probe's, the benchmark's), which stays on the machine.
+    `plan`: with the secrets in its environment. `login`: of a private image's registry.
     """
 
     name: str
     machine_id: str
     plan: AttemptPlan = field(repr=False)
+    login: RegistryLogin | None = field(default=None, repr=False)
     own_image: bool = False
 
 
@@ -108,7 +117,8 @@ class JobRuntime(Protocol):
         """Make the image present and return its immutable name. Raises RuntimeRefused; stops early when cancelled."""
 
     def start(self, order: JobOrder, image: str) -> None:
-        """Create and start the job; one that bears the name already is adopted. Raises RuntimeRefused."""
+        """Create and start the job; one that bears the name already is adopted. Raises RuntimeRefused; ImageGone when the
+        image has to be prepared again."""
 
     def adopt(self, name: str, log_limit_bytes: int) -> None:
         """Take up following a job that an earlier agent started."""

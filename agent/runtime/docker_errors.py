@@ -7,7 +7,7 @@ from typing import Any
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound
 
-from agent.runtime.base import EngineUnavailable, RuntimeRefused
+from agent.runtime.base import EngineUnavailable, ImageGone, RuntimeRefused
 
 # What an image or an order says of itself; no other machine could run it either.
 _GUARD_ON_IMAGE = ("guard: image", "guard: env", "guard: cmd")
@@ -68,7 +68,7 @@ def create_refused(error: APIError) -> RuntimeRefused:
     """Why a container could not be created or started."""
     words = str(error.explanation or error).lower()
     if isinstance(error, ImageNotFound):
-        return RuntimeRefused("image_missing", "removed")
+        return ImageGone()
     if error.status_code == 403 and words.startswith(_GUARD_ON_IMAGE):
         return RuntimeRefused("image_missing", "unusable")
     if _has(words, _DISK_FULL):

@@ -50,7 +50,7 @@ def image_pull(
         reference = image_parse(order.plan.image, allowed_registries=registries)
     except ImageRefused as refused:
         raise RuntimeRefused("image_missing", refused.code) from None
-    headers = _headers(order.plan.registry_login, reference)
+    headers = _headers(order.login, reference)
     image = reference.pull_reference
     if reference.digest is None or image_present(api, image):
         # For a digest that it has, an engine asks no registry when it is told to pull (20.10 does not).

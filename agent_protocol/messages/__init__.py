@@ -51,7 +51,13 @@ from agent_protocol.messages.plan import (
     BenchmarkPlan,
     JobLimits,
     PlanItem,
+)
+from agent_protocol.messages.secrets import (
+    SECRETS_GONE,
+    SECRETS_OTHER_BOOT,
+    AttemptSecrets,
     RegistryLogin,
+    SecretsRequest,
 )
 from agent_protocol.messages.sync import (
     ATTEMPT_STATES,
@@ -72,8 +78,11 @@ __all__ = [
     "MAX_GPUS",
     "MAX_LOG_CHUNK_BYTES",
     "NONCE_HEADER",
+    "SECRETS_GONE",
+    "SECRETS_OTHER_BOOT",
     "AttemptEnded",
     "AttemptPlan",
+    "AttemptSecrets",
     "AttemptStatus",
     "BellTicket",
     "BenchCommit",
@@ -113,6 +122,7 @@ __all__ = [
     "PlanItem",
     "RefusalReply",
     "RegistryLogin",
+    "SecretsRequest",
     "SyncReply",
     "SyncRequest",
     "inventory_digest",

@@ -11,7 +11,6 @@ from agent_protocol.fields import (
     ListOf,
     MapOf,
     Message,
-    Nested,
     Nullable,
     Number,
     Text,
@@ -20,12 +19,11 @@ from agent_protocol.fields import (
     nested,
     optional_boolean,
     optional_text,
-    secret_text,
     text,
     wire,
 )
-from agent_protocol.logins import PASSWORD_LENGTH, USERNAME_ALLOWED, USERNAME_LENGTH, is_username
 from agent_protocol.messages.bench import MAX_ROUNDS
+from agent_protocol.messages.enrolment import BOOT_ID_LENGTH
 from agent_protocol.messages.hardware import MAX_GPUS, UUID_PATTERN, gpu_uuid
 from agent_protocol.reasons import STOP_REASONS
 
@@ -54,26 +52,12 @@ class JobLimits(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegistryLogin(Message):
-    """A customer's login at the registry of a private image. It is for the pull alone, and for no other registry."""
-
-    STRAY_FIELDS_IGNORED: ClassVar[bool] = True
-
-    registry: str = text(IMAGE_LENGTH, min_length=1)
-    username: str = secret_text(USERNAME_LENGTH)
-    password: str = secret_text(PASSWORD_LENGTH)
-
-    def check(self) -> None:
-        if not is_username(self.username):
-            raise ProtocolError("username", "something else", USERNAME_ALLOWED)
-
-
-@dataclass(frozen=True, kw_only=True)
 class AttemptPlan(Message):
     """One attempt of a job on this host. `token` fences it: a report under another token is refused.
 
-    `started`: this machine has reported it as running. Secrets and login are left out from then on, so it must not be
-    begun again.
+    `started`: this machine has reported it as running, so it must not be begun again. `boot_id`: the boot that it was placed
+    on; another one refuses to begin it. `secrets`: it needs what is collected once (messages.secrets): before the pull when
+    `private_image`, else before the start.
     """
 
     STRAY_FIELDS_IGNORED: ClassVar[bool] = True
@@ -94,8 +78,10 @@ class AttemptPlan(Message):
     time_limit_s: int = integer(1, MAX_TIME_LIMIT_S)
     disconnect_grace_s: int = integer(0, MAX_GRACE_S)
     log_limit_bytes: int = integer(0)
-    registry_login: RegistryLogin | None = wire(Nullable(Nested(RegistryLogin)))
     started: bool | None = optional_boolean()
+    boot_id: str | None = optional_text(BOOT_ID_LENGTH)
+    secrets: bool | None = optional_boolean()
+    private_image: bool | None = optional_boolean()
 
     def check(self) -> None:
         if len(set(self.gpu_uuids)) != len(self.gpu_uuids):

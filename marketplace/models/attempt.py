@@ -11,8 +11,10 @@ class Attempt(BaseModel):
     """One try of a job on one machine (its id is the holder of the GPU claims and the key of the plan item).
 
     ``token_hash`` fences it: a report under another token is kept as evidence and moves nothing. ``lease_until`` is when
-    a sweeper acts if nothing is heard. ``confirmed_at`` and ``confirmed_elapsed_s`` are the last accepted evidence that it
-    ran, under ``boot_id``. ``kept_gpus`` says that its GPUs stay claimed after the end until the machine confirms the stop.
+    a sweeper acts if nothing is heard. ``boot_id`` is the machine's when it was placed there, ``confirmed_at`` and
+    ``confirmed_elapsed_s`` the last accepted evidence that it ran under it. ``secrets_sent_at`` is when the job's secrets
+    were handed out, which happens once. ``kept_gpus`` says that its GPUs stay claimed after the end until the machine
+    confirms the stop.
     """
 
     class Status(models.TextChoices):
@@ -31,6 +33,7 @@ class Attempt(BaseModel):
     token_hash = models.BinaryField(max_length=32)
     boot_id = models.CharField(max_length=64, blank=True)
     lease_until = models.DateTimeField(null=True)
+    secrets_sent_at = models.DateTimeField(null=True)
     taken_up_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     confirmed_at = models.DateTimeField(null=True)

@@ -11,9 +11,10 @@ from core.models import BaseModel
 class Job(BaseModel):
     """What a customer wants run. ``max_rate_micro`` is the most they pay per GPU-hour (a chosen listing: the rate seen).
 
-    ``secrets`` are sealed (marketplace.jobsecrets), write-only, and gone when the job ends. ``queued_at`` is since when it
-    waits, anew after an attempt that ran; its place in the queue is by ``created_at``. ``waiting`` says what a queued job
-    waits for (outcomes.WAITING).
+    ``secrets`` are sealed (marketplace.jobsecrets), write-only, and gone when the job ends; ``private_image`` (a login was
+    among them) and ``with_secrets`` (a part of the environment) stay, so that whoever runs it again is asked for them.
+    ``queued_at`` is since when it waits, anew after an attempt that ran; its place in the queue is by ``created_at``.
+    ``waiting`` says what a queued job waits for (outcomes.WAITING).
     """
 
     class Status(models.TextChoices):
@@ -36,6 +37,8 @@ class Job(BaseModel):
     command = models.JSONField(default=list)
     environment = models.JSONField(default=dict)
     secrets = models.BinaryField(null=True, blank=True)
+    private_image = models.BooleanField(default=False, db_default=False)
+    with_secrets = models.BooleanField(default=False, db_default=False)
     gpu_count = models.PositiveSmallIntegerField()
     gpu_model = models.ForeignKey(
         "providers.GpuModel", on_delete=models.PROTECT, related_name="+", null=True, blank=True

@@ -15,7 +15,6 @@ from core.errors import NotFound
 from core.models import StatusEvent
 from core.money import charge_micro
 from marketplace import logtext, outcomes
-from marketplace.jobsecrets import job_unseal
 from marketplace.models import Attempt, Job, LogChunk, Rental
 
 PAGE = 25
@@ -148,25 +147,13 @@ def _whole_characters(content: bytes, *, more: bool) -> bytes:
 
 
 def plan_complete(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Plan items as they go out to a machine: secrets join the environment of attempts that are to run, and the login of a
-    private image's registry its place, until the machine has reported the attempt as running (it needs them no more).
-
-    They are stored sealed and unsealed here only, for the machine whose plan this is.
-    """
+    """Plan items as they go out to a machine: an attempt that it has reported as running says so, and is not begun again by
+    an agent that has lost its records. Secrets are never in a plan, however often it is sent."""
     items = list(items)
     wanted = [item["key"] for item in items if item["kind"] == "attempt" and item["body"]["desired"] == "run"]
     if not wanted:
         return items
-    found = Attempt.objects.filter(pk__in=wanted).values_list("pk", "status", "job__secrets")
-    known = {pk: (status in _HAS_STARTED, secrets) for pk, status, secrets in found}
-    complete = []
-    for item in items:
-        started, secrets = known.get(UUID(item["key"]), (False, None)) if item["kind"] == "attempt" else (False, None)
-        if started:
-            item = {**item, "body": {**item["body"], "started": True}}
-        elif secrets is not None:
-            kept = job_unseal(bytes(secrets))
-            environment = {**item["body"]["environment"], **kept.environment}
-            item = {**item, "body": {**item["body"], "environment": environment, "registry_login": kept.login}}
-        complete.append(item)
-    return complete
+    begun = set(Attempt.objects.filter(pk__in=wanted, status__in=_HAS_STARTED).values_list("pk", flat=True))
+    return [
+        {**item, "body": {**item["body"], "started": True}} if UUID(item["key"]) in begun else item for item in items
+    ]

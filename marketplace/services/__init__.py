@@ -1,5 +1,7 @@
 from marketplace.services.closing import attempt_close
 from marketplace.services.documents import monthly_statements_issue, payout_statements_issue
+from marketplace.services.fencing import StaleToken
+from marketplace.services.handout import SecretsGone, SecretsOtherBoot, attempt_secrets_collect
 from marketplace.services.listings import (
     listing_refresh,
     listing_refresh_gpu,
@@ -8,7 +10,7 @@ from marketplace.services.listings import (
     listings_refresh,
 )
 from marketplace.services.logs import LogOffset, log_append
-from marketplace.services.observation import StaleToken, attempt_end, attempt_observe
+from marketplace.services.observation import attempt_end, attempt_observe
 from marketplace.services.placement import Placed, job_place, jobs_place, queue_sweep
 from marketplace.services.ranks import listings_rank, market_prices_write
 from marketplace.services.rates import rate_set
@@ -21,10 +23,13 @@ from marketplace.services.windows import holds_renew, windows_close, windows_ext
 __all__ = [
     "LogOffset",
     "Placed",
+    "SecretsGone",
+    "SecretsOtherBoot",
     "StaleToken",
     "attempt_close",
     "attempt_end",
     "attempt_observe",
+    "attempt_secrets_collect",
     "attempt_stop_by_id",
     "attempts_sweep",
     "holds_renew",

@@ -11,7 +11,7 @@ from core.errors import Conflict, NotFound
 from core.ids import secret_hash
 from marketplace.logtext import LOG_LIMIT_BYTES
 from marketplace.models import Attempt, LogChunk
-from marketplace.services.observation import StaleToken
+from marketplace.services.fencing import StaleToken
 from providers.models import Machine
 
 

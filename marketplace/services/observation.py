@@ -6,7 +6,6 @@ token that is not the attempt's, or from another boot, is refused and kept.
 
 from __future__ import annotations
 
-import hmac
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,11 +13,10 @@ from django.db import transaction
 
 from agent_protocol.messages.events import AttemptEnded
 from agent_protocol.messages.sync import AttemptStatus
-from core.errors import Conflict, NotFound
-from core.ids import secret_hash
 from marketplace import outcomes
-from marketplace.models import Attempt, AttemptEvidence, Rental
+from marketplace.models import Attempt, Rental
 from marketplace.services.closing import attempt_close, kept_gpus_free
+from marketplace.services.fencing import attempt_fence, attempt_of, evidence_keep
 from marketplace.states import (
     ATTEMPT,
     ATTEMPT_ORDER,
@@ -32,20 +30,12 @@ from reliability.selectors import listened_between
 
 CONFIRM_SECONDS = 20
 """How often a running attempt's evidence is written at most: syncs pass it on every 30 s, metering promises 60 s."""
-EVIDENCE_KEPT = 50
-"""Refused reports kept per attempt: enough to see what happened, too few to fill a disk with."""
-
-
-class StaleToken(Conflict):
-    """A report under a token that is not the attempt's."""
-
-    code = "stale_token"
 
 
 def attempt_observe(*, machine: Machine, status: AttemptStatus, now: datetime) -> None:
     """Take note of one attempt in a sync. Raises NotFound (not this machine's) or StaleToken (kept as evidence)."""
-    attempt = _attempt(machine, status.attempt_id)
-    _fence(attempt, machine, status.token, status.to_dict(), now)
+    attempt = attempt_of(machine=machine, attempt_id=status.attempt_id)
+    attempt_fence(attempt=attempt, machine=machine, token=status.token, report=status.to_dict(), now=now)
     if status.state == "ended":
         _end(
             attempt,
@@ -58,18 +48,18 @@ def attempt_observe(*, machine: Machine, status: AttemptStatus, now: datetime) -
             now=now,
         )
     elif attempt.status == Attempt.Status.ENDED:
-        _keep(attempt, machine, "after_end", status.to_dict(), now)
+        evidence_keep(attempt=attempt, machine=machine, code="after_end", report=status.to_dict(), now=now)
     elif attempt.boot_id and attempt.boot_id != machine.boot_id:
-        # Containers do not survive a reboot: whoever says so is wrong about one of the two.
-        _keep(attempt, machine, "other_boot", status.to_dict(), now)
+        # Nothing of an attempt survives a reboot: whoever says so is wrong about one of the two.
+        evidence_keep(attempt=attempt, machine=machine, code="other_boot", report=status.to_dict(), now=now)
     elif _worth_writing(attempt, status, now):
         _advance(attempt, machine, status, now)
 
 
 def attempt_end(*, machine: Machine, event: AttemptEnded, now: datetime) -> None:
     """Take the agent's terminal report. Twice is once. Raises NotFound or StaleToken (kept as evidence)."""
-    attempt = _attempt(machine, event.attempt_id)
-    _fence(attempt, machine, event.token, event.to_dict(), now)
+    attempt = attempt_of(machine=machine, attempt_id=event.attempt_id)
+    attempt_fence(attempt=attempt, machine=machine, token=event.token, report=event.to_dict(), now=now)
     reported = "out_of_memory" if event.oom_killed and event.reason == "nonzero_exit" else event.reason
     _end(
         attempt,
@@ -80,28 +70,6 @@ def attempt_end(*, machine: Machine, event: AttemptEnded, now: datetime) -> None
         message_code=event.message_code or "",
         report=event.to_dict(),
         now=now,
-    )
-
-
-def _attempt(machine: Machine, attempt_id: str) -> Attempt:
-    attempt = Attempt.objects.select_related("job").filter(pk=attempt_id, machine_id=machine.pk).first()
-    if attempt is None:
-        raise NotFound("This machine has no such attempt.")
-    return attempt
-
-
-def _fence(attempt: Attempt, machine: Machine, token: str, report: dict[str, Any], now: datetime) -> None:
-    if not hmac.compare_digest(secret_hash(token), bytes(attempt.token_hash)):
-        _keep(attempt, machine, StaleToken.code, report, now)
-        raise StaleToken("The token is not this attempt's.", fields={"token": "Found another; it moved nothing."})
-
-
-def _keep(attempt: Attempt, machine: Machine, code: str, report: dict[str, Any], now: datetime) -> None:
-    if AttemptEvidence.objects.filter(attempt=attempt).count() >= EVIDENCE_KEPT:
-        return
-    report = {name: value for name, value in report.items() if name != "token"}
-    AttemptEvidence.objects.create(
-        attempt=attempt, machine_id=machine.pk, code=code, boot_id=machine.boot_id, report=report, received_at=now
     )
 
 
@@ -181,7 +149,7 @@ def _end(
         if attempt.kept_gpus:
             kept_gpus_free(attempt=attempt, now=now)
         elif attempt.reason != reported:
-            _keep(attempt, machine, "after_end", report, now)
+            evidence_keep(attempt=attempt, machine=machine, code="after_end", report=report, now=now)
         return
     with transaction.atomic():
         # Job first, then attempt: the order in which everything that ends one locks.
@@ -216,7 +184,8 @@ def _silence_was_ours(heard_at: datetime, now: datetime, *, grace_s: int) -> boo
 
 
 def _last_evidence(attempt: Attempt, machine: Machine, elapsed_s: int | None, now: datetime) -> None:
-    """The final report counts as evidence too, unless the machine has rebooted since: then what was confirmed stands."""
+    """The final report counts as evidence too, unless the machine has rebooted since: then what was confirmed stands, and an
+    offer that nobody had taken up before is one that nobody took up."""
     if attempt.boot_id and attempt.boot_id != machine.boot_id:
         return
     started = _started(attempt, elapsed_s, now) if elapsed_s else None

@@ -234,6 +234,7 @@ def _begin(job: Job, listing: Listing, rate: int, attempt_id: UUID, gpus: list[G
         machine=listing.machine,
         provider=listing.provider,
         token_hash=secret_hash(token),
+        boot_id=listing.machine.boot_id,
         lease_until=now + timedelta(seconds=OFFER_SECONDS),
     )
     held = pricing.hold_micro(rate_micro=rate, gpus=len(gpus))

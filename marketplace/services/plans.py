@@ -18,7 +18,7 @@ GB = 1_000_000_000
 
 def attempt_plan(*, attempt: Attempt, job: Job, machine: Machine, gpus: list[Gpu], token: str) -> dict[str, object]:
     """The body for ``providers.plan_put`` (wire: AttemptPlan). Secrets and the login of a registry are not in it:
-    they join it on the way out (selectors.plan_complete), so that they are stored sealed only."""
+    the machine collects them (services.attempt_secrets_collect), once."""
     plan = AttemptPlan(
         attempt_id=str(attempt.pk),
         job_id=str(job.pk),
@@ -34,6 +34,9 @@ def attempt_plan(*, attempt: Attempt, job: Job, machine: Machine, gpus: list[Gpu
         time_limit_s=job.time_limit_s,
         disconnect_grace_s=job.disconnect_grace_s,
         log_limit_bytes=LOG_LIMIT_BYTES,
+        boot_id=attempt.boot_id or None,
+        secrets=job.secrets is not None,
+        private_image=job.private_image,
     )
     return plan.to_dict()
 

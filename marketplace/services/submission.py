@@ -28,18 +28,34 @@ def job_submit(*, customer: Party, spec: JobSpec, actor: User | None, now: datet
     return _submit(customer, spec, actor, now, rerun_of=None)
 
 
-def job_rerun(*, job: Job, actor: User | None, now: datetime, secrets: Mapping[str, str] | None = None) -> Job:
-    """Queue the same job again, at the same price ceiling. Its secrets are gone: pass them anew where it needs any.
+def job_rerun(
+    *,
+    job: Job,
+    actor: User | None,
+    now: datetime,
+    secrets: Mapping[str, str] | None = None,
+    registry_username: str = "",
+    registry_password: str = "",
+) -> Job:
+    """Queue the same job again, at the same price ceiling. Its secrets, and the login of a private image, are gone: they are
+    to be given anew.
 
-    Raises what job_submit raises, and Conflict while the job has not ended.
+    Raises what job_submit raises, Invalid where one of them is missing, and Conflict while the job has not ended.
     """
+    secrets = secrets or {}
     if not job.ended:
         raise Conflict("The job has not ended yet.")
+    if job.with_secrets and not secrets:
+        raise Invalid.field("secrets", found="", allowed="the secrets of the job, which were deleted when it ended")
+    if job.private_image and not registry_username:
+        raise Invalid.field("registry_username", found="", allowed="a login at the registry of the private image")
     spec = JobSpec(
         image=job.image,
         command=tuple(job.command),
         environment=job.environment,
-        secrets=secrets or {},
+        secrets=secrets,
+        registry_username=registry_username,
+        registry_password=registry_password,
         name=job.name,
         gpu_count=job.gpu_count,
         listing_id=job.listing_id,
@@ -81,6 +97,8 @@ def _submit(customer: Party, spec: JobSpec, actor: User | None, now: datetime, *
                 username=spec.registry_username,
                 password=spec.registry_password,
             ),
+            private_image=bool(spec.registry_username),
+            with_secrets=bool(spec.secrets),
             gpu_count=spec.gpu_count,
             gpu_model=model,
             listing=listing,

@@ -13,6 +13,9 @@ from agent_protocol.challenge import merkle_root_from
 from agent_protocol.errors import ProtocolError
 from agent_protocol.fields import json_read
 from agent_protocol.messages import (
+    SECRETS_GONE,
+    SECRETS_OTHER_BOOT,
+    AttemptSecrets,
     BenchCommit,
     BenchCommitted,
     BenchOpen,
@@ -23,6 +26,7 @@ from agent_protocol.messages import (
     EnrolRequest,
     EventBatch,
     LogChunk,
+    SecretsRequest,
     SyncRequest,
 )
 from tests.agent.serving import DoubleHandler, DoubleServer
@@ -102,6 +106,8 @@ class FakePlatform:
         self.log_final: set[str] = set()
         self.plan_version = 1
         self.plan: dict[str, dict[str, Any]] = {}
+        self.sealed: dict[str, AttemptSecrets] = {}
+        self.secrets_asked: list[str] = []
         self.always_send_plan = False
         self.withhold_items = False
         self.revoked = False
@@ -149,6 +155,15 @@ class FakePlatform:
         with self.lock:
             self.plan[key] = {"kind": kind, "key": key, "body": body}
             self.plan_version += 1
+
+    def secrets_put(
+        self, body: dict[str, Any], login: dict[str, Any] | None = None, **environment: str
+    ) -> dict[str, Any]:
+        """The body of an attempt that has secrets, which are handed out once."""
+        reply = AttemptSecrets.parse({"environment": environment, "registry_login": login})
+        with self.lock:
+            self.sealed[body["attempt_id"]] = reply
+        return {**body, "secrets": True, "private_image": login is not None}
 
     def plan_remove(self, key: str) -> None:
         with self.lock:
@@ -286,6 +301,22 @@ class FakePlatform:
                 self.log_final.add(attempt_id)
             return {"next_offset": len(kept)}
 
+    def take_secrets(self, attempt_id: str, body: Any) -> dict[str, Any]:
+        request = SecretsRequest.parse(body)
+        with self.lock:
+            self.secrets_asked.append(attempt_id)
+            item = self.plan.get(attempt_id)
+            if item is None:
+                raise Refusal(404, "not_found")
+            plan = item["body"]
+            if request.token != plan["token"]:
+                raise Refusal(409, "stale_token")
+            if request.boot_id != (plan.get("boot_id") or self.syncs[-1].boot_id):
+                raise Refusal(409, SECRETS_OTHER_BOOT)
+            if attempt_id not in self.sealed:
+                raise Refusal(409, SECRETS_GONE)
+            return self.sealed.pop(attempt_id).to_dict()
+
     def authorize(self, header: str | None) -> str:
         credential = (header or "").removeprefix("Bearer ")
         with self.lock:
@@ -348,6 +379,8 @@ class _Handler(DoubleHandler):
             return 200, platform.bench.answer(parts[4], parts[5], body)
         if parts[:4] == ["", "agent", "v1", "attempts"] and parts[5:] == ["logs"]:
             return 200, platform.take_log(parts[4], body)
+        if parts[:4] == ["", "agent", "v1", "attempts"] and parts[5:] == ["secrets"]:
+            return 200, platform.take_secrets(parts[4], body)
         raise Refusal(404, "not_found")
 
     def do_GET(self) -> None:

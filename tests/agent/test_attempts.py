@@ -16,6 +16,7 @@ from agent.pacing import Alarm
 from agent.probe.base import ProbeReading
 from agent.runtime.base import (
     EngineUnavailable,
+    ImageGone,
     JobOrder,
     JobState,
     LogSlice,
@@ -24,7 +25,8 @@ from agent.runtime.base import (
 )
 from agent.state import AttemptRecord, StateStore
 from agent.watch import HostWatch
-from agent_protocol.messages import AttemptPlan
+from agent_protocol.messages import AttemptPlan, AttemptSecrets
+from agent_protocol.reasons import Owner, reason_get
 from tests.agent.host import attempt_body
 from tests.agent.waiting import eventually
 
@@ -50,6 +52,7 @@ class ScriptedRuntime:
         self.calls: list[str] = []
         self.failures = 0
         self.refusal: RuntimeRefused | None = None
+        self.images_gone = 0
         self.used: int | None = None
 
     def _called(self, name: str) -> None:
@@ -64,6 +67,9 @@ class ScriptedRuntime:
 
     def start(self, order: JobOrder, image: str) -> None:
         self._called("start")
+        if self.images_gone > 0:
+            self.images_gone -= 1
+            raise ImageGone
         if self.refusal is not None:
             raise self.refusal
 
@@ -105,6 +111,7 @@ class Stage:
             watch=watch,
             leases=GpuLeases(lambda _uuids: None),
             contact=Contact(self.store),
+            collect=lambda _attempt, _request: AttemptSecrets(environment={}),
             changed=lambda: None,
             stop=self.stop,
             stop_grace_s=0.05,
@@ -163,6 +170,20 @@ def test_a_refusal_ends_it_and_cleans_up(stage: Stage) -> None:
     record = stage.end(stage.attempt())
     assert (record.reason, record.elapsed_s) == ("device_injection_failed", None)
     assert stage.runtime.calls[-1] == "release"
+
+
+def test_an_image_that_its_owner_removed_before_the_start_is_pulled_again(stage: Stage) -> None:
+    stage.runtime.images_gone = 2
+    attempt = stage.attempt()
+    eventually(lambda: attempt.record.state == "running", "it runs in the end")
+    assert stage.runtime.calls[:6] == ["prepare", "start"] * 3
+
+
+def test_a_machine_that_keeps_no_images_is_to_blame_for_it(stage: Stage) -> None:
+    stage.runtime.images_gone = 1000
+    record = stage.end(stage.attempt())
+    assert (record.reason, reason_get(record.reason or "").owner) == ("container_create_failed", Owner.PROVIDER)
+    assert stage.runtime.calls == ["prepare", "start"] * attempts.START_TRIES + ["release"]
 
 
 def test_a_gpu_whose_memory_is_never_given_back_is_refused_and_a_cancelled_wait_ends(

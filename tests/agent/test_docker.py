@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent.runtime.base import RuntimeRefused
+from agent.runtime.base import ImageGone, JobState, RuntimeRefused
 from agent.runtime.docker import DockerRuntime
+from agent_protocol.reasons import Owner, reason_get
 from tests.agent.docker_engine import DockerEngine, container_of
 from tests.agent.docker_jobs import job, on_docker, settings
 from tests.agent.guard_requests import order_of as order
@@ -147,6 +148,24 @@ def test_a_gpu_that_cannot_be_injected_is_the_providers_fault(
     with pytest.raises(RuntimeRefused) as caught:
         docker_runtime.start(wanted, image)
     assert caught.value.reason == "device_injection_failed"
+
+
+def test_an_image_that_its_owner_pruned_before_the_start_is_no_fault_of_the_customers(
+    docker_runtime: DockerRuntime, engine: DockerEngine, registry: FakeRegistry
+) -> None:
+    """`docker image prune` takes what bears no tag. Prepared once more, it starts."""
+    wanted = order(job(registry, "sleep 600"))
+    image = docker_runtime.prepare(wanted, lambda: False)
+    client = engine.client()
+    assert client.images.prune()["ImagesDeleted"]
+    client.close()
+    with pytest.raises(ImageGone) as caught:
+        docker_runtime.start(wanted, image)
+    assert reason_get(caught.value.reason).owner is Owner.PROVIDER
+    docker_runtime.start(wanted, docker_runtime.prepare(wanted, lambda: False))
+    assert docker_runtime.observe(wanted.name).state is JobState.RUNNING
+    docker_runtime.kill(wanted.name)
+    docker_runtime.release(wanted.name)
 
 
 @pytest.mark.parametrize("volumes", [["/"], ["/proc/x"], ["/dev"], ["relative"], [f"/volume{n}" for n in range(40)]])

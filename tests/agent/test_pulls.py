@@ -15,6 +15,7 @@ from agent.attempts import AgentStopping
 from agent.runtime import docker_images
 from agent.runtime.base import EngineUnavailable, RuntimeRefused
 from agent.runtime.docker import DockerRuntime
+from agent_protocol.messages import RegistryLogin
 from agent_protocol.reasons import Owner, reason_get
 from tests.agent.docker_engine import DockerEngine
 from tests.agent.docker_jobs import job, on_docker, settings
@@ -81,13 +82,14 @@ def login(registry: FakeRegistry, username: str = LOGIN[0], password: str = LOGI
     return {"registry": registry.name, "username": username, "password": password}
 
 
-def pulled(runtime: DockerRuntime, body: dict[str, Any]) -> str:
-    return runtime.prepare(order(body), lambda: False)
+def pulled(runtime: DockerRuntime, body: dict[str, Any], login: dict[str, str] | None = None) -> str:
+    given = None if login is None else RegistryLogin.parse(login)
+    return runtime.prepare(replace(order(body), login=given), lambda: False)
 
 
-def refusal(runtime: DockerRuntime, body: dict[str, Any]) -> RuntimeRefused:
+def refusal(runtime: DockerRuntime, body: dict[str, Any], login: dict[str, str] | None = None) -> RuntimeRefused:
     with pytest.raises(RuntimeRefused) as caught:
-        pulled(runtime, body)
+        pulled(runtime, body, login)
     return caught.value
 
 
@@ -97,22 +99,22 @@ def refusal(runtime: DockerRuntime, body: dict[str, Any]) -> RuntimeRefused:
 def test_a_private_image_is_pulled_with_its_login_and_with_nothing_else(
     runtime: DockerRuntime, private: FakeRegistry
 ) -> None:
-    right = job(private, "true", registry_login=login(private))
-    assert pulled(runtime, right) == f"{private.name}/busybox@{private.digest}"
+    right = job(private, "true"), login(private)
+    assert pulled(runtime, *right) == f"{private.name}/busybox@{private.digest}"
     # What one login has brought is here now, and is still nobody else's.
     for other in (None, login(private, password="wrong"), login(private, username="eve")):
         for image in ("busybox:1", f"busybox@{private.digest}"):
-            refused = refusal(runtime, job(private, "true", image=f"{private.name}/{image}", registry_login=other))
+            refused = refusal(runtime, job(private, "true", image=f"{private.name}/{image}"), other)
             assert refused.reason == "image_unauthorized"
             assert reason_get(refused.reason).owner is Owner.CUSTOMER
-    assert pulled(runtime, right)
+    assert pulled(runtime, *right)
 
 
 def test_a_login_goes_to_its_own_registry_only(
     runtime: DockerRuntime, registry: FakeRegistry, private: FakeRegistry
 ) -> None:
     seen = len(registry.seen)
-    refused = refusal(runtime, job(registry, "true", registry_login=login(private)))
+    refused = refusal(runtime, job(registry, "true"), login(private))
     assert (refused.reason, refused.message_code) == ("image_unauthorized", "login_elsewhere")
     assert len(registry.seen) == seen, "it is not even asked"
     assert pulled(runtime, job(registry, "true"))
@@ -133,8 +135,8 @@ def test_a_job_from_a_private_image_runs_and_its_login_stays_nowhere(
     platform: FakePlatform, host: AgentHost, engines: Engines, private: FakeRegistry
 ) -> None:
     on_docker(host, engines.engine, private)
-    good = job(private, "echo from a private image; sleep 60", registry_login=login(private))
-    wrong = job(private, "true", registry_login=login(private, password="hunter2-wrong"))
+    good = platform.secrets_put(job(private, "echo from a private image; sleep 60"), login(private))
+    wrong = platform.secrets_put(job(private, "true"), login(private, password="hunter2-wrong"))
     platform.plan_put("attempt", good)
     platform.plan_put("attempt", wrong)
     host.start()
@@ -189,7 +191,7 @@ def test_a_limit_where_tokens_are_given_out_is_a_limit_too(runtime: DockerRuntim
     for status, reason in ((429, "registry_rate_limited"), (503, "registry_unavailable")):
         private.token_status = status
         try:
-            assert refusal(runtime, job(private, "true", registry_login=login(private))).reason == reason
+            assert refusal(runtime, job(private, "true"), login(private)).reason == reason
         finally:
             private.token_status = None
 

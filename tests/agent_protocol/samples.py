@@ -63,8 +63,10 @@ ATTEMPT_PLAN: dict[str, Any] = {
     "time_limit_s": 3600,
     "disconnect_grace_s": 1800,
     "log_limit_bytes": 16 * 2**20,
-    "registry_login": None,
     "started": None,
+    "boot_id": "b1",
+    "secrets": False,
+    "private_image": False,
 }
 REGISTRY_LOGIN: dict[str, Any] = {"registry": "ghcr.io", "username": "robot$ravi+ci", "password": "hunter2"}
 CHALLENGE: dict[str, Any] = {"nonce": "n1", "n": 8192, "rounds": 5}
@@ -179,8 +181,10 @@ SAMPLES: list[tuple[type[Any], dict[str, Any]]] = [
     (wire.SyncReply, SYNC_REPLY),
     (wire.JobLimits, LIMITS),
     (wire.AttemptPlan, ATTEMPT_PLAN),
-    (wire.AttemptPlan, {**ATTEMPT_PLAN, "registry_login": REGISTRY_LOGIN}),
-    (wire.AttemptPlan, {**ATTEMPT_PLAN, "started": True}),
+    (wire.AttemptPlan, {**ATTEMPT_PLAN, "started": True, "boot_id": None}),
+    (wire.SecretsRequest, {"token": "t1", "boot_id": "b1"}),
+    (wire.AttemptSecrets, {"environment": {"TOKEN": "hunter2"}, "registry_login": REGISTRY_LOGIN}),
+    (wire.AttemptSecrets, {"environment": {}, "registry_login": None}),
     (wire.RegistryLogin, REGISTRY_LOGIN),
     (wire.BenchmarkPlan, BENCHMARK_PLAN),
     (wire.AttemptEnded, ATTEMPT_ENDED),

@@ -41,8 +41,8 @@ class Side(Protocol):
 
     def ask(self, path: str, body: Any, credential: str | None = None) -> Answer: ...
 
-    def attempt(self) -> tuple[str, str]:
-        """(id, token) of an attempt in the machine's plan."""
+    def attempt(self, **secrets: str) -> tuple[str, str]:
+        """(id, token) of an attempt in the machine's plan, which was placed under boot-1."""
 
     def rotate(self) -> None: ...
 
@@ -66,9 +66,9 @@ class Fake:
         )
         return answer.status_code, answer.json()
 
-    def attempt(self) -> tuple[str, str]:
-        body = attempt_body("true")
-        self.platform.plan_put("attempt", body)
+    def attempt(self, **secrets: str) -> tuple[str, str]:
+        body = attempt_body("true", boot_id="boot-1")
+        self.platform.plan_put("attempt", self.platform.secrets_put(body, **secrets) if secrets else body)
         return body["attempt_id"], body["token"]
 
     def rotate(self) -> None:
@@ -100,10 +100,10 @@ class Real:
         )
         return answer.status_code, answer.json()
 
-    def attempt(self) -> tuple[str, str]:
+    def attempt(self, **secrets: str) -> tuple[str, str]:
         ravi = person(f"Ravi{uuid4().hex[:6]}")
         funded(ravi, 100 * USDC)
-        job = job_new(ravi)
+        job = job_new(ravi, secrets=secrets)
         jobs_place(now=clock.now())
         attempt = live_attempt(job)
         _status, reply = self.ask("sync", sync(1))
@@ -202,6 +202,25 @@ def test_a_log_goes_on_where_it_ends(side: Side) -> None:
     assert wire.LogReply.parse(chunk(6, b"", final=True)[1]).next_offset == 6
 
 
+def test_secrets_come_once_and_to_the_boot_they_are_for(side: Side) -> None:
+    attempt_id, token = side.attempt(TOKEN="s3cret-value")
+    path, asked = f"attempts/{attempt_id}/secrets", {"token": token, "boot_id": "boot-1"}
+    assert "s3cret-value" not in str(side.ask("sync", sync(2)))
+    assert refused(side.ask(path, asked | {"token": "an-old-token"}), 409).code == "stale_token"
+    assert refused(side.ask(path, asked | {"boot_id": "boot-0"}), 409).code == wire.SECRETS_OTHER_BOOT
+    assert refused(side.ask(f"attempts/{uuid4()}/secrets", asked), 404).code == "not_found"
+    found = wire.AttemptSecrets.parse(side.ask(path, asked)[1])
+    assert (found.environment, found.registry_login) == ({"TOKEN": "s3cret-value"}, None)
+    assert [refused(side.ask(path, asked), 409).code for _ in range(2)] == [wire.SECRETS_GONE] * 2
+    assert "s3cret-value" not in str(side.ask("sync", sync(3)))
+
+
+def test_there_are_no_secrets_where_there_are_none(side: Side) -> None:
+    attempt_id, token = side.attempt()
+    asked = {"token": token, "boot_id": "boot-1"}
+    assert refused(side.ask(f"attempts/{attempt_id}/secrets", asked), 409).code == wire.SECRETS_GONE
+
+
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
@@ -210,6 +229,7 @@ def test_a_log_goes_on_where_it_ends(side: Side) -> None:
         ("sync", sync(1, stray=True), "stray"),
         ("events", {"events": [{"id": "x"}]}, "events.0.id"),
         ("credential", {"credential": "short"}, "credential"),
+        (f"attempts/{uuid4()}/secrets", {"token": "t"}, "boot_id"),
         ("enrol", ENROL_REQUEST | {"idempotency_key": "x"}, "idempotency_key"),
     ],
 )

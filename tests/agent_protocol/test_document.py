@@ -34,5 +34,6 @@ def test_the_other_tables_are_told_as_they_are() -> None:
 
 
 def test_every_endpoint_is_named() -> None:
-    for path in ("enrol", "credential", "sync", "bell", "events", "attempts/<id>/logs", "bench/<run_id>/start"):
+    paths = ("enrol", "credential", "sync", "bell", "events", "attempts/<id>/logs", "attempts/<id>/secrets")
+    for path in (*paths, "bench/<run_id>/start"):
         assert re.search(rf"/agent/v1/{re.escape(path)}", PAGE), path

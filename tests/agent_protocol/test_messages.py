@@ -45,6 +45,8 @@ def _legitimate(message: type[Any], name: str, value: object) -> bool:
             "mig_enabled",
             "rotate_credential",
             "started",
+            "secrets",
+            "private_image",
         }
         return name in ours
     return message is wire.RefusalReply and name == "fields" and isinstance(value, dict)
@@ -114,15 +116,16 @@ def test_an_error_never_shows_a_secret() -> None:
 def test_a_login_is_bounded_printable_and_never_shown(field: str, value: object) -> None:
     bad = {**samples.REGISTRY_LOGIN, field: value}
     with pytest.raises(ProtocolError) as caught:
-        wire.AttemptPlan.parse({**samples.ATTEMPT_PLAN, "registry_login": bad})
+        wire.AttemptSecrets.parse({"environment": {}, "registry_login": bad})
     assert caught.value.field == f"registry_login.{field}"
     assert not {"hunter2", "4711"} & {word for word in ("hunter2", "4711") if word in str(caught.value)}
 
 
-def test_a_login_is_in_no_repr() -> None:
-    plan = wire.AttemptPlan.parse({**samples.ATTEMPT_PLAN, "registry_login": samples.REGISTRY_LOGIN})
-    assert "hunter2" not in repr(plan)
-    assert "robot" not in repr(plan)
+def test_secrets_are_in_no_repr() -> None:
+    body = {"environment": {"TOKEN": "correct-horse"}, "registry_login": samples.REGISTRY_LOGIN}
+    secrets = wire.AttemptSecrets.parse(body)
+    for shown in (repr(secrets), repr(secrets.registry_login)):
+        assert not [word for word in ("hunter2", "robot", "correct-horse") if word in shown]
     with pytest.raises(ProtocolError):
         wire.RegistryLogin.parse({**samples.REGISTRY_LOGIN, "username": "ravi:x"})
 

@@ -88,6 +88,7 @@ GPUNEX = [
     Route("agent/v1/credential", HOST, POST),
     Route("agent/v1/events", HOST, POST),
     Route("agent/v1/attempts/<uuid:attempt_id>/logs", HOST, POST),
+    Route("agent/v1/attempts/<uuid:attempt_id>/secrets", HOST, POST),
     *(Route(f"agent/v1/bench/<uuid:run_id>/{step}", HOST, POST) for step in BENCH),
     # Here it only says where the doorbell is; the ticket is the doorbell's to judge.
     Route("agent/v1/bell", Expected.of(f"404 {ANSWERED}", f"404 {ANSWERED}")),
@@ -155,7 +156,7 @@ MARKETPLACE = [
     Route("jobs/<uuid:job_id>/live/", OWNER, owner="ravi"),
     Route("jobs/<uuid:job_id>/log/", OWNER, owner="ravi"),
     Route("jobs/<uuid:job_id>/cancel/", OWNER, POST, owner="ravi"),
-    Route("jobs/<uuid:job_id>/rerun/", OWNER, POST, owner="ravi"),
+    Route("jobs/<uuid:job_id>/rerun/", OWNER, BOTH, owner="ravi"),
     Route("provider/pricing/", PROVIDER, BOTH),
     Route("provider/earnings/", PROVIDER),
     Route("provider/earnings/destination/", PROVIDER, POST),

@@ -124,6 +124,32 @@ def test_what_another_boot_says_is_no_evidence(ravi: User, at: At) -> None:
     assert Incident.objects.get().reason == "host_restart"
 
 
+def test_an_offer_to_a_boot_that_is_gone_costs_the_customer_no_attempt(ravi: User, at: At) -> None:
+    """The machine has restarted between the placement and its agent's first look at the plan, and refuses."""
+    told = story(ravi, now=at(0), gpus=2, max_attempts=1)
+    rebooted = replace(told.agent, machine=Machine.objects.get(pk=told.agent.machine.pk))
+    rebooted.machine.boot_id = "boot-2"
+    rebooted.observe(told.attempt, "pulling", at=at(20))
+    assert told.reload().attempt.status == "offered"
+    assert AttemptEvidence.objects.get().code == "other_boot"
+    rebooted.end(told.attempt, at=at(21), reason="host_restart", exit_code=None, elapsed=None)
+    told.reload()
+    assert (told.attempt.reason, told.attempt.taken_up_at, told.job.status) == ("host_restart", None, "queued")
+    assert Incident.objects.get().weight_seconds is None
+
+
+def test_a_restart_after_the_offer_was_taken_up_is_the_providers(ravi: User, at: At) -> None:
+    told = story(ravi, now=at(0), gpus=2, max_attempts=2)
+    told.agent.observe(told.attempt, "pulling", at=at(5))
+    rebooted = replace(told.agent, machine=Machine.objects.get(pk=told.agent.machine.pk))
+    rebooted.machine.boot_id = "boot-2"
+    rebooted.end(told.attempt, at=at(60), reason="host_restart", exit_code=None, elapsed=None)
+    told.reload()
+    assert (told.attempt.reason, told.attempt.taken_up_at, told.job.status) == ("host_restart", at(5), "queued")
+    assert Incident.objects.get().owner == "provider"
+    assert told.job.attempts.filter(taken_up_at__isnull=False).count() == 1
+
+
 def test_a_providers_fault_is_tried_again_elsewhere(ravi: User, at: At) -> None:
     told = story(ravi, now=at(0), gpus=2, max_attempts=2)
     told.agent.observe(told.attempt, "running", at=at(10), elapsed=5)

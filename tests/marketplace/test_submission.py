@@ -13,9 +13,10 @@ from accounts.selectors import party_of
 from agent_protocol.messages import AttemptPlan
 from billing.selectors import balance_of
 from core.errors import Conflict, Denied, DomainError, InsufficientFunds, Invalid
+from marketplace.jobsecrets import job_unseal
 from marketplace.models import Job
 from marketplace.selectors import plan_complete
-from marketplace.services import job_cancel, job_rerun, rate_set
+from marketplace.services import job_rerun, rate_set
 from tests.factories.billing import funded
 from tests.factories.marketplace import job_new, listing_new, provider_of_user, story
 from tests.marketplace.conftest import At
@@ -82,7 +83,7 @@ def test_a_chosen_listing_that_became_dearer_is_refused(ravi: User, at: At) -> N
         machine=listing.machine,
         rate_micro=500_000,
         actor=None,
-        now=at(1),
+        now=at(3600),
     )
     error = refused(Conflict, ravi, listing_id=listing.pk, max_rate_micro=400_000)
     assert error.code == "rate_changed"
@@ -127,94 +128,62 @@ def rows_holding(secret: str) -> list[str]:
 
 
 class TestSecrets:
-    def test_they_are_sealed_go_to_the_machine_alone_and_vanish_with_the_job(self, ravi: User, at: At) -> None:
-        told = story(ravi, now=at(0), environment={"OPEN": "1"}, secrets={"TOKEN": "s3cret-value"})
-        stored = told.job.secrets
-        assert stored is not None
-        assert b"s3cret-value" not in bytes(stored)
-        body = told.agent.plan()[told.attempt.pk]
-        assert "s3cret-value" not in str(body)
-        item = {"kind": "attempt", "key": str(told.attempt.pk), "body": body}
-        (complete,) = plan_complete([item])
-        assert complete["body"]["environment"] == {"OPEN": "1", "TOKEN": "s3cret-value"}
-        told.agent.end(told.attempt, at=at(20), elapsed=10)
-        assert told.reload().job.secrets is None
-
-    def test_a_registrys_login_is_sealed_goes_to_the_machine_alone_and_vanishes_with_the_job(
-        self, ravi: User, at: At
-    ) -> None:
-        told = story(ravi, now=at(0), image="ghcr.io/ravi/x:1", registry_username="ravi", registry_password=PASSWORD)
-        assert rows_holding(PASSWORD) == []
-        body = told.agent.plan()[told.attempt.pk]
-        assert body["registry_login"] is None
-        item = {"kind": "attempt", "key": str(told.attempt.pk), "body": body}
-        (complete,) = plan_complete([item])
-        assert complete["body"]["registry_login"] == {
-            "registry": "ghcr.io",
-            "username": "ravi",
-            "password": PASSWORD,
-        }
-        assert complete["body"]["environment"] == {}
-        AttemptPlan.parse(complete["body"])
-        told.agent.end(told.attempt, at=at(20), elapsed=10)
-        assert told.reload().job.secrets is None
-        assert rows_holding(PASSWORD) == []
-        again = job_rerun(job=told.job, actor=ravi, now=at(30))
-        assert again.secrets is None
-
-    def test_a_login_is_bound_to_the_registry_of_the_image_whatever_its_short_name(self, ravi: User, at: At) -> None:
-        told = story(ravi, now=at(0), image="ravi/x", registry_username="ravi", registry_password=PASSWORD)
-        item = {"kind": "attempt", "key": str(told.attempt.pk), "body": told.agent.plan()[told.attempt.pk]}
-        (complete,) = plan_complete([item])
-        assert complete["body"]["registry_login"]["registry"] == "docker.io"
-
-    def test_a_stop_carries_no_login(self, ravi: User, at: At) -> None:
-        told = story(ravi, now=at(0), registry_username="ravi", registry_password=PASSWORD)
-        job_cancel(job=told.job, actor=ravi, now=at(5))
-        item = {"kind": "attempt", "key": str(told.attempt.pk), "body": told.agent.plan()[told.attempt.pk]}
-        (complete,) = plan_complete([item])
-        assert complete["body"]["registry_login"] is None
-
-    def test_they_go_out_until_the_machine_has_started_it_and_no_longer(self, ravi: User, at: At) -> None:
+    def test_they_are_sealed_are_in_no_plan_and_vanish_with_the_job(self, ravi: User, at: At) -> None:
         told = story(
             ravi,
             now=at(0),
+            image="ghcr.io/ravi/x:1",
             environment={"OPEN": "1"},
-            secrets={"TOKEN": "s3cret-value"},
+            secrets={"TOKEN": PASSWORD},
             registry_username="ravi",
             registry_password=PASSWORD,
         )
+        assert told.job.secrets is not None
+        assert rows_holding(PASSWORD) == []
+        body = told.agent.plan()[told.attempt.pk]
+        (complete,) = plan_complete([{"kind": "attempt", "key": str(told.attempt.pk), "body": body}])
+        plan = AttemptPlan.parse(complete["body"])
+        assert (plan.environment, plan.secrets, plan.private_image) == ({"OPEN": "1"}, True, True)
+        assert plan.boot_id == told.agent.machine.boot_id
+        assert PASSWORD not in str(complete)
+        told.agent.end(told.attempt, at=at(20), elapsed=10)
+        assert told.reload().job.secrets is None
+        assert (told.job.private_image, told.job.with_secrets) == (True, True)
 
-        def sent() -> str:
+    @pytest.mark.parametrize(
+        ("options", "flags"),
+        [
+            ({}, (False, False)),
+            ({"secrets": {"TOKEN": "x"}}, (True, False)),
+            ({"registry_username": "ravi", "registry_password": "x"}, (True, True)),
+        ],
+    )
+    def test_the_plan_says_what_there_is_to_collect(
+        self, ravi: User, at: At, options: dict[str, Any], flags: tuple[bool, bool]
+    ) -> None:
+        told = story(ravi, now=at(0), **options)
+        plan = AttemptPlan.parse(told.agent.plan()[told.attempt.pk])
+        assert (plan.secrets, plan.private_image) == flags
+
+    def test_the_plan_says_what_has_started(self, ravi: User, at: At) -> None:
+        told = story(ravi, now=at(0))
+
+        def started() -> bool | None:
             body = told.agent.plan()[told.attempt.pk]
             (complete,) = plan_complete([{"kind": "attempt", "key": str(told.attempt.pk), "body": body}])
-            AttemptPlan.parse(complete["body"])
-            return str(complete)
+            return AttemptPlan.parse(complete["body"]).started
 
-        # An agent that restarts before the job has started begins anew, and needs them again.
         for second, state in enumerate(("pulling", "starting")):
             told.agent.observe(told.attempt, state, at=at(10 + second))
-            assert "s3cret-value" in sent()
-            assert PASSWORD in sent()
-            assert "'started': True" not in sent()
+            assert not started()
         for second, state in enumerate(("running", "stopping")):
             told.agent.observe(told.attempt, state, at=at(20 + second), elapsed=1 + second)
-            assert "s3cret-value" not in sent()
-            assert PASSWORD not in sent()
-            assert "'started': True" in sent()
-            assert "OPEN" in sent()
-
-    def test_a_stop_carries_none(self, ravi: User, at: At) -> None:
-        told = story(ravi, now=at(0), secrets={"TOKEN": "s3cret-value"})
-        job_cancel(job=told.job, actor=ravi, now=at(5))
-        item = {"kind": "attempt", "key": str(told.attempt.pk), "body": told.agent.plan()[told.attempt.pk]}
-        (complete,) = plan_complete([item])
-        assert complete["body"]["environment"] == {}
+            assert started()
 
 
 class TestRerun:
-    def test_the_same_job_again_without_its_secrets(self, ravi: User, at: At) -> None:
-        told = story(ravi, now=at(0), secrets={"TOKEN": "x"}, command=("a", "b"), name="train")
+    def test_the_same_job_again(self, ravi: User, at: At) -> None:
+        told = story(ravi, now=at(0), command=("a", "b"), name="train")
         told.agent.end(told.attempt, at=at(20), elapsed=10)
         again = job_rerun(job=told.reload().job, actor=ravi, now=at(30))
         assert (again.rerun_of_id, again.command, again.name, again.image) == (
@@ -224,6 +193,26 @@ class TestRerun:
             told.job.image,
         )
         assert again.secrets is None
+
+    def test_what_was_deleted_with_its_end_has_to_be_given_again(self, ravi: User, at: At) -> None:
+        login = {"registry_username": "ravi", "registry_password": PASSWORD}
+        told = story(ravi, now=at(0), image="ghcr.io/ravi/x:1", secrets={"A": "x"}, **login)
+        told.agent.end(told.attempt, at=at(20), elapsed=10)
+        job = told.reload().job
+        for given, field in (
+            ({}, "secrets"),
+            ({"secrets": {}, **login}, "secrets"),
+            ({"secrets": {"A": "x"}}, "registry_username"),
+            ({"secrets": {"A": "x"}, "registry_username": "ravi"}, "registry_password"),
+        ):
+            with pytest.raises(Invalid) as refusal:
+                job_rerun(job=job, actor=ravi, now=at(30), **given)  # type: ignore[arg-type]
+            assert refusal.value.fields.keys() == {field}
+        assert not Job.objects.filter(rerun_of=job).exists()
+        again = job_rerun(job=job, actor=ravi, now=at(30), secrets={"A": "1"}, **login)
+        assert again.secrets is not None
+        assert job_unseal(bytes(again.secrets)).environment == {"A": "1"}
+        assert (again.private_image, again.with_secrets) == (True, True)
 
     def test_only_an_ended_job_is_run_again(self, ravi: User, at: At) -> None:
         told = story(ravi, now=at(0))
