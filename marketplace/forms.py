@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shlex
+from copy import deepcopy
 from datetime import MAXYEAR
 from decimal import Decimal
 from typing import Any
@@ -15,7 +16,7 @@ from core.errors import DomainError
 from core.money import format_usdc, parse_usdc
 from marketplace import jobspec
 from marketplace.jobspec import HOUR, JobSpec
-from marketplace.models import Listing
+from marketplace.models import Job, Listing
 from providers.models import GpuModel
 from providers.places import COUNTRIES, REGIONS
 
@@ -277,3 +278,14 @@ class BankAccountForm(forms.Form):
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
         help_text=_("An account in the euro payments area, in the name shown here."),
     )
+
+
+class RerunForm(forms.Form):
+    """What a job needs once more when it runs again: it was deleted with its end. No fields where there was nothing."""
+
+    def __init__(self, *arguments: Any, job: Job, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        wanted = ["registry_username", "registry_password"] if job.private_image else []
+        for name in [*wanted, *(["secrets"] if job.with_secrets else [])]:
+            self.fields[name] = deepcopy(JobForm.base_fields[name])
+            self.fields[name].required = True

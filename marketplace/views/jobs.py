@@ -21,7 +21,7 @@ from core.errors import DomainError, Invalid, NotFound
 from core.forms import add_domain_error
 from core.money import SECONDS_PER_HOUR, parse_usdc
 from marketplace import outcomes, pricing, services
-from marketplace.forms import TEMPLATES, JobForm, job_initial
+from marketplace.forms import TEMPLATES, JobForm, RerunForm, job_initial
 from marketplace.models import Attempt, Job, Listing
 from marketplace.selectors import (
     cost_of,
@@ -197,16 +197,25 @@ def job_cancel(request: PersonRequest, job_id: UUID) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def job_rerun(request: PersonRequest, job_id: UUID) -> HttpResponse:
+    """Run it again; one that had secrets or a private image asks for them first."""
     row = _mine(request, job_id)
+    form = RerunForm(request.POST if request.method == "POST" else None, job=row)
+    if request.method != "POST" or not form.is_valid():
+        return render(request, "marketplace/job_rerun.html", {"job": row, "form": form})
     try:
-        again = services.job_rerun(job=row, actor=request.user, now=clock.now())
+        again = services.job_rerun(
+            job=row,
+            actor=request.user,
+            now=clock.now(),
+            **form.cleaned_data,
+        )
     except DomainError as error:
+        if form.fields:
+            add_domain_error(form, error)
+            return render(request, "marketplace/job_rerun.html", {"job": row, "form": form})
         messages.error(request, error.message)
         return redirect("marketplace_job", job_id=job_id)
-    messages.success(
-        request,
-        _("The same job is queued again, without its secrets and its registry login: they were deleted when it ended."),
-    )
+    messages.success(request, _("The same job is queued again."))
     return redirect("marketplace_job", job_id=again.pk)

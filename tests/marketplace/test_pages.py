@@ -212,6 +212,25 @@ class TestJob:
         client.post(f"/jobs/{job.pk}/rerun/")
         assert Job.objects.get(rerun_of=job).status == "queued"
 
+    def test_running_again_asks_for_what_was_deleted(self, ravi: User, signed_in: SignedIn) -> None:
+        funded(ravi, 10_000_000)
+        login = {"registry_username": "ravi", "registry_password": "hunter2"}
+        job, client = job_new(ravi, image="ghcr.io/ravi/x:1", secrets={"TOKEN": "x"}, **login), signed_in(ravi)
+        client.post(f"/jobs/{job.pk}/cancel/")
+        page = client.get(f"/jobs/{job.pk}/").content.decode()
+        assert f'href="/jobs/{job.pk}/rerun/"' in page
+        assert f'action="/jobs/{job.pk}/rerun/"' not in page
+        form = client.get(f"/jobs/{job.pk}/rerun/")
+        assert list(form.context["form"].fields) == ["registry_username", "registry_password", "secrets"]
+        assert "The login at its registry was deleted" in form.content.decode()
+        for given, field in (({}, "registry_username"), (login, "secrets")):
+            refused = client.post(f"/jobs/{job.pk}/rerun/", given)
+            assert field in refused.context["form"].errors
+            assert "hunter2" not in refused.content.decode()
+        assert not Job.objects.filter(rerun_of=job).exists()
+        client.post(f"/jobs/{job.pk}/rerun/", {**login, "secrets": "TOKEN=again"})
+        assert Job.objects.get(rerun_of=job).private_image
+
     def test_the_list_pages_on(self, ravi: User, signed_in: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
         funded(ravi, 10_000_000)
         jobs = [job_new(ravi, name=f"job-{number}") for number in range(30)]
