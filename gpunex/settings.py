@@ -121,7 +121,15 @@ DATABASES = {
 DATABASE_ROUTERS: list[str] = []
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = env.text("REDIS_URL")
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL, "TIMEOUT": 300}}
+CACHES = {
+    "default": {
+        "BACKEND": "core.cache.OptionalCache",
+        "LOCATION": REDIS_URL,
+        "TIMEOUT": 300,
+        # A page that asks a Valkey which does not answer waits this long, not for ever.
+        "OPTIONS": {"socket_timeout": 1, "socket_connect_timeout": 1},
+    }
+}
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": DATA_DIR / "files"}},
     "job_files": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": DATA_DIR / "jobs"}},
@@ -232,7 +240,8 @@ EMAIL_USE_TLS = env.flag("EMAIL_USE_TLS", False)
 SECURE_COOKIES = ORIGIN.startswith("https:")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = SECURE_COOKIES
 SESSION_COOKIE_HTTPONLY = True
-SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
+# In PostgreSQL alone: who is signed in stays so while Valkey is away, and who logged out meanwhile does not come back with it.
+SESSION_ENGINE = "django.contrib.sessions.backends.db"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_SSL_REDIRECT = False

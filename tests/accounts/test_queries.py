@@ -14,12 +14,13 @@ from accounts.services import notification_send
 from core import clock
 
 pytestmark = pytest.mark.django_db
-QUERIES = {"/": 4, "/roles/": 4, "/inbox/": 5, "/account/": 5}
-"""Signed in, caches warm: the person, their party and provider for the navigation, the unread count; then the page's own."""
+QUERIES = {"/": 5, "/roles/": 5, "/inbox/": 6, "/account/": 6}
+"""Signed in, caches warm: the session, the person, their party and provider for the navigation, the unread count; then the
+page's own."""
 
 
 def queries(client: Client, path: str) -> list[str]:
-    client.get(path)  # sessions and figures are cached by the first visit
+    client.get(path)  # figures are cached by the first visit
     with CaptureQueriesContext(
         connection,
     ) as seen:

@@ -12,6 +12,7 @@ from accounts.selectors import party_of
 from accounts.services import notification_send
 from billing.services import claim_evidence_open, deposit_intent_open, receipt_issue
 from core import clock
+from marketplace.services import Placed, job_place
 from tests.architecture.access_rules import Route
 from tests.factories.billing import funded
 from tests.factories.cast import person
@@ -58,6 +59,7 @@ def build() -> Scene:
     intent = deposit_intent_open(party=party_of(people["ravi"]), amount_micro=None, now=clock.now())
     listing = listing_new(machine.provider)
     job = job_new(funded(people["ravi"], 10_000_000))
+    assert job_place(job_id=job.pk, now=clock.now()) is Placed.PLACED
     receipt = receipt_issue(deposit=deposited(people["ravi"], 1_000_000, at=clock.now()), now=clock.now())
     funded(people["ravi"], 20_000_000)
     withdrawal_wallet(people["ravi"])
