@@ -70,6 +70,7 @@ _REASONS = (
     _customer("time_limit", gettext_noop("The job reached its time limit.")),
     _customer("cancelled", gettext_noop("The customer cancelled the job.")),
     _customer("balance_exhausted", gettext_noop("The customer's balance ran out.")),
+    _customer("spend_limit", gettext_noop("The customer's spend limit was reached.")),
     _provider("gpu_lost", gettext_noop("The GPU fell off the bus while the job ran.")),
     _provider("gpu_fault", gettext_noop("The GPU reported a hardware fault while the job ran.")),
     _provider("engine_restart", gettext_noop("The container engine of the machine restarted.")),
@@ -94,7 +95,14 @@ REASONS: dict[str, Reason] = {reason.code: reason for reason in _REASONS}
 REASON_CODES: tuple[str, ...] = tuple(REASONS)
 
 # Reasons a platform may give when it asks for a stop. Anything else would be the platform judging what it cannot see.
-STOP_REASONS: tuple[str, ...] = ("cancelled", "balance_exhausted", "time_limit", "platform_stop", "lease_expired")
+STOP_REASONS: tuple[str, ...] = (
+    "cancelled",
+    "balance_exhausted",
+    "spend_limit",
+    "time_limit",
+    "platform_stop",
+    "lease_expired",
+)
 
 
 def reason_get(code: str) -> Reason:

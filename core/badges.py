@@ -83,6 +83,8 @@ STATUSES: dict[str, tuple[str, str | Promise]] = {
     "declined": (IDLE, _("Declined")),
     "suspense": (WARN, _("Being looked into")),
     "open": (BUSY, _("Open")),
+    "granted": (GOOD, _("Granted")),
+    "refused": (IDLE, _("Refused")),
     "captured": (GOOD, _("Captured")),
     "released": (IDLE, _("Released")),
 }

@@ -37,6 +37,7 @@ GROUPS: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
             (_("Jobs"), "play_circle", "marketplace.job"),
             (_("Attempts"), "replay", "marketplace.attempt"),
             (_("Rentals"), "receipt_long", "marketplace.rental"),
+            (_("Disputes"), "gavel", "marketplace.dispute"),
         ),
     ),
     (
@@ -51,6 +52,7 @@ GROUPS: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
             (_("Ledger accounts"), "account_balance", "billing.account"),
             (_("Transfers"), "swap_horiz", "billing.transfer"),
             (_("Holds"), "lock_clock", "billing.hold"),
+            (_("Spend limits"), "price_check", "billing.spendlimit"),
             (_("Payout destinations"), "wallet", "billing.destination"),
             (_("Payout switches"), "toggle_on", "billing.payoutswitch"),
         ),
@@ -88,6 +90,7 @@ DETAILS: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
             (_("Outcomes"), "task_alt", "reliability.outcome"),
             (_("Platform outages"), "cloud_off", "reliability.platformoutage"),
             (_("Benchmark runs"), "labs", "benchmarks.run"),
+            (_("Frozen earnings"), "ac_unit", "billing.earningfreeze"),
         ),
     ),
     (

@@ -17,7 +17,7 @@ from benchmarks.selectors import verdicts_in_review
 from billing.selectors import MoneyWaiting, money_waiting
 from core import invariants, news
 from core.money import format_usdc
-from marketplace.selectors import jobs_open, listings_hidden
+from marketplace.selectors import disputes_open, jobs_open, listings_hidden
 from marketplace.selectors.figures import MarketFigures, market_figures
 from marketplace.visibility import SENTENCES
 from providers.models import Application, Tier
@@ -145,6 +145,9 @@ def _money(money: MoneyWaiting) -> Iterator[Duty]:
     stuck = _list("billing_payout", status__exact="blocked")
     amount = _amount(money.stuck.number, money.stuck.amount_micro)
     yield Duty(_("Payouts that are stuck"), money.stuck.number, amount, stuck, permission, urgent=True)
+    disputes = _list("marketplace_dispute", status__exact="open")
+    detail = _("What they are about is frozen until you decide.")
+    yield Duty(_("Disputes to decide"), disputes_open(), detail, disputes, "marketplace.view_dispute")
     suspense = _list("billing_deposit", state__exact="suspense")
     amount = _amount(money.suspense.number, money.suspense.amount_micro)
     yield Duty(_("Deposits of nobody"), money.suspense.number, amount, suspense, "billing.view_deposit")

@@ -47,6 +47,7 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     "jobs_place": every("marketplace.jobs_place", 2.0, "default"),
     "attempts": every("marketplace.attempts_sweep", 10.0),
     "windows": every("marketplace.windows_close", 10.0 if DEMO else MINUTE),
+    "customers": every("marketplace.customers_watch", 10.0 if DEMO else MINUTE),
     "usage": every("marketplace.usage_settle", 15 * MINUTE),
     "rentals": every("marketplace.rentals_settle_ended", MINUTE),
     "listings": every("marketplace.listings_recheck", MINUTE),

@@ -45,4 +45,5 @@ INVARIANTS: list[str] = [
     "marketplace.invariants.ChargesAddUp",
     "marketplace.invariants.ActiveJobsHaveOneAttempt",
     "marketplace.invariants.HoldsBelongToOpenRentals",
+    "marketplace.invariants.DisputesFreezeWhileOpen",
 ]

@@ -5,19 +5,27 @@ What a job runs (command, environment, output) is the customer's and is not show
 
 from __future__ import annotations
 
+from typing import Any
+
+from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
+from unfold.widgets import UnfoldAdminTextInputWidget
 
+from accounts.models import User
 from core import clock
 from core.admin import ReadOnlyAdmin, ReadOnlyInline
-from core.money import format_usdc
+from core.errors import DomainError
+from core.money import format_usdc, parse_usdc
+from core.verbs import ReasonForm, Verb, VerbsAdmin
 from marketplace import services
 from marketplace.models import (
     Attempt,
     AttemptEvidence,
     Charge,
+    Dispute,
     Job,
     Listing,
     MarketPrice,
@@ -227,3 +235,80 @@ class MarketPriceAdmin(ReadOnlyAdmin):
     list_filter = ("region", "gpu_model")
     list_select_related = ("gpu_model",)
     fields = ("gpu_model", "region", "p25_micro", "median_micro", "p75_micro", "providers", "computed_at")
+
+
+class RefundForm(ReasonForm):
+    """How much goes back, and why. Both sides read the reason."""
+
+    refund = forms.CharField(
+        label=_("Give back, in USDC"),
+        max_length=24,
+        help_text=_(
+            "At most what is disputed. Customer and provider both read the reason: name neither of them in it."
+        ),
+        widget=UnfoldAdminTextInputWidget(),
+    )
+    field_order = ("refund", "reason")
+
+    def __init__(self, *args: Any, subject: Dispute, **options: Any) -> None:
+        super().__init__(*args, subject=subject, **options)
+        self.fields["refund"].initial = format_usdc(subject.disputed_micro).replace(",", "")
+
+    def clean_refund(self) -> int:
+        try:
+            refund = parse_usdc(self.cleaned_data["refund"], field="refund")
+        except DomainError as error:
+            raise forms.ValidationError(error.fields["refund"]) from None
+        if refund <= 0:
+            raise forms.ValidationError(_("To give back nothing, refuse the dispute."))
+        return refund
+
+
+def _grant(dispute: Dispute, actor: User, values: dict[str, Any]) -> None:
+    services.dispute_decide(
+        dispute=dispute, refund_micro=values["refund"], reason=values["reason"], actor=actor, now=clock.now()
+    )
+
+
+def _refuse(dispute: Dispute, actor: User, values: dict[str, Any]) -> None:
+    services.dispute_decide(dispute=dispute, refund_micro=0, reason=values["reason"], actor=actor, now=clock.now())
+
+
+@admin.register(Dispute)
+class DisputeAdmin(VerbsAdmin):
+    list_display = ("created_at", "status", "kind", "disputed", "refund", "customer", "provider", "decided_at")
+    list_filter = ("status", "kind")
+    list_select_related = ("customer", "provider")
+    search_fields = ("id", "attempt__id", "customer__handle", "provider__party__handle")
+    ordering = ("-created_at",)
+    fields = (
+        *("id", "attempt", "customer", "provider", "kind", "words", "disputed", "created_at", "opened_by"),
+        *("status", "refund", "reason", "decided_at", "decided_by"),
+    )
+    readonly_fields = ("disputed", "refund")
+    verbs = (
+        Verb(
+            "grant",
+            _("Give money back"),
+            _grant,
+            lambda dispute: dispute.status == Dispute.Status.OPEN,
+            RefundForm,
+            _("Provider and platform bear it in proportion; a provider who was paid already owes it."),
+        ),
+        Verb(
+            "refuse",
+            _("Refuse the dispute"),
+            _refuse,
+            lambda dispute: dispute.status == Dispute.Status.OPEN,
+            ReasonForm,
+            _("Nothing moves. Customer and provider both read the reason: name neither of them in it."),
+        ),
+    )
+
+    @admin.display(description=_("Disputed, USDC"), ordering="disputed_micro")
+    def disputed(self, row: Dispute) -> str:
+        return format_usdc(row.disputed_micro, places=6)
+
+    @admin.display(description=_("Given back, USDC"), ordering="refund_micro")
+    def refund(self, row: Dispute) -> str:
+        return "–" if row.refund_micro is None else format_usdc(row.refund_micro, places=6)

@@ -16,7 +16,7 @@ from core.errors import DomainError
 from core.money import format_usdc, parse_usdc
 from marketplace import jobspec
 from marketplace.jobspec import HOUR, JobSpec
-from marketplace.models import Job, Listing
+from marketplace.models import Dispute, Job, Listing
 from providers.models import GpuModel
 from providers.places import COUNTRIES, REGIONS
 
@@ -267,6 +267,23 @@ class DateRangeForm(forms.Form):
         elif until.year == MAXYEAR or since.year < YEAR_MIN:
             self.add_error("since", translate("There are no earnings that early or late."))
         return data | {"since": since, "until": until}
+
+
+class SpendLimitsForm(forms.Form):
+    """Both limits of a customer; an empty field is no limit. Field names are the service's periods."""
+
+    day = UsdcField(label=_("In any 24 hours, in USDC"), required=False)
+    month = UsdcField(label=_("In a calendar month (UTC), in USDC"), required=False, help_text=_("Empty: no limit."))
+
+
+class DisputeForm(forms.Form):
+    kind = forms.ChoiceField(label=_("What was wrong"), choices=Dispute.Kind.choices)
+    words = forms.CharField(
+        label=_("What happened"),
+        max_length=2000,
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text=_("Read by our staff, not by the provider."),
+    )
 
 
 class BankAccountForm(forms.Form):

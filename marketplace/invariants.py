@@ -36,6 +36,16 @@ SELECT job.id, count(attempt.id) FROM marketplace_job job
 LEFT JOIN marketplace_attempt attempt ON attempt.job_id = job.id AND attempt.status <> 'ended'
 GROUP BY job.id, job.status HAVING (job.status = 'active') <> (count(attempt.id) = 1)
 """
+# A dispute freezes exactly while it is open, and the rental's credit is no less than what it gave back.
+_DISPUTES = """
+SELECT dispute.id, dispute.status, frozen.source IS NOT NULL AND frozen.thawed_at IS NULL, dispute.refund_micro,
+    rental.credited_micro
+FROM marketplace_dispute dispute
+JOIN marketplace_rental rental ON rental.attempt_id = dispute.attempt_id
+LEFT JOIN billing_earningfreeze frozen ON frozen.source = 'dispute:attempt:' || dispute.attempt_id
+WHERE (dispute.status = 'open') <> (frozen.source IS NOT NULL AND frozen.thawed_at IS NULL)
+    OR coalesce(dispute.refund_micro, 0) > rental.credited_micro
+"""
 
 
 def _rows(sql: str) -> Sequence[tuple[object, ...]]:
@@ -98,3 +108,17 @@ class HoldsBelongToOpenRentals(Invariant):
         rentals = Rental.objects.filter(settled_at__isnull=True).values_list("pk", flat=True)
         wanted = {f"{HOLD_PREFIX}{rental_id}" for rental_id in rentals}
         return held - wanted, wanted - held
+
+
+class DisputesFreezeWhileOpen(Invariant):
+    """What a dispute is about is frozen exactly until it is decided, and what was given back counts as given back."""
+
+    name = "disputes_freeze_while_open"
+
+    def check(self) -> list[Violation]:
+        return [
+            self.violation(
+                dispute, f"is {status}, frozen: {frozen}, gave back {refund}, the rental's credit is {credited}"
+            )
+            for dispute, status, frozen, refund, credited in _rows(_DISPUTES)
+        ]

@@ -13,6 +13,7 @@ from agent_protocol.reasons import COMPLETED, STOP_REASONS, Reason, reason_get
 JOB_REASONS: dict[str, str | Promise] = {
     "no_capacity": _("No machine that fits became free within 24 hours."),
     "no_funds": _("The balance did not cover an hour of the job within 24 hours."),
+    "no_limit_room": _("Your spend limit left no room for an hour of the job within 24 hours."),
     "rate_changed": _("The price of the chosen listing rose above the price you saw; nothing was started."),
     "listing_gone": _("The chosen listing is no longer offered."),
     "cancelled": _("You cancelled the job."),
@@ -23,6 +24,7 @@ WAITING: dict[str, str | Promise] = {
     "": _("Waiting for a machine."),
     "capacity": _("Nothing that fits is free right now; the queue is tried every few seconds."),
     "funds": _("Waiting for funds: the balance does not cover an hour of this job."),
+    "limit": _("Waiting for your spend limit: it leaves no room for an hour of this job now."),
 }
 
 

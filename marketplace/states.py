@@ -1,9 +1,9 @@
-"""How jobs and attempts live. Every move goes through these two tables and leaves one event row (core.states).
+"""How jobs, attempts and disputes live. Every move goes through these tables and leaves one event row (core.states).
 
 job        queued ──► active ──► succeeded | failed(reason) | lost(reason) | cancelled
               ▲          │
               └──────────┘  the attempt ended and another may follow
-           queued ──► cancelled | failed(no_capacity, no_funds, rate_changed, listing_gone)
+           queued ──► cancelled | failed(no_capacity, no_funds, no_limit_room, rate_changed, listing_gone)
 
 attempt    offered ──► pulling ──► starting ──► running ──► stopping ──► ended(reason)
              60 s       30 min      5 min       lease        10 min
@@ -27,6 +27,8 @@ JOB = Moves(
         "lost": set(),
     },
 )
+
+DISPUTE = Moves("status", {"open": {"granted", "refused"}, "granted": set(), "refused": set()})
 
 ATTEMPT = Moves(
     "status",

@@ -30,6 +30,11 @@ def windows_close() -> int:
     return services.windows_close(now=clock.now())
 
 
+@shared_task(name="marketplace.customers_watch", queue="sweep")
+def customers_watch() -> int:
+    return services.customers_watch(now=clock.now())
+
+
 @shared_task(name="marketplace.usage_settle", queue="sweep")
 def usage_settle() -> int:
     return services.usage_settle(now=clock.now())

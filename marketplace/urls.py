@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from marketplace.views import billing, earnings, fleet, jobs, machines, market, pricing, telemetry
+from marketplace.views import billing, disputes, earnings, fleet, jobs, machines, market, pricing, telemetry
 
 urlpatterns = [
     path("market/", market.market, name="marketplace_market"),
@@ -15,6 +15,8 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/log/", jobs.job_log, name="marketplace_job_log"),
     path("jobs/<uuid:job_id>/cancel/", jobs.job_cancel, name="marketplace_job_cancel"),
     path("jobs/<uuid:job_id>/rerun/", jobs.job_rerun, name="marketplace_job_rerun"),
+    path("jobs/<uuid:job_id>/attempts/<int:number>/dispute/", disputes.dispute, name="marketplace_dispute"),
+    path("billing/limits/", billing.limits_set, name="billing_limits"),
     path("billing/", billing.billing, name="billing_home"),
     path("billing/deposits/", billing.deposit_open, name="billing_deposit_open"),
     path("provider/pricing/", pricing.pricing, name="marketplace_pricing"),

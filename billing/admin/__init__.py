@@ -1,3 +1,3 @@
-from billing.admin import bank, books, claims
+from billing.admin import bank, books, claims, spending
 
-__all__ = ["bank", "books", "claims"]
+__all__ = ["bank", "books", "claims", "spending"]

@@ -20,6 +20,7 @@ KINDS: dict[str, str | Promise] = {
     "brought_forward": _("Brought forward"),
     "earnings": _("Earnings"),
     "service_credit": _("Service credit"),
+    "dispute": _("Given back after a dispute"),
     "payout_reserved": _("Payout"),
     "payout_cancelled": _("Payout that was cancelled, back to payable"),
     "payout_returned": _("Payout that came back, payable again"),

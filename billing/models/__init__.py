@@ -4,6 +4,7 @@ from billing.models.claim import DepositClaim
 from billing.models.deposit import Deposit, DepositIntent, ForeignPayment, ReaderCursor
 from billing.models.destination import Destination, DestinationChallenge, Purpose, Rail
 from billing.models.document import Document, DocumentSeries
+from billing.models.freeze import EarningFreeze
 from billing.models.hold import Hold
 from billing.models.ledger import BalanceCheckpoint, CreditedUsage, EarningLine, Posting, PostingFence, Transfer
 from billing.models.payout import (
@@ -18,6 +19,7 @@ from billing.models.payout import (
 )
 from billing.models.policy import FeeRate, PolicyRow
 from billing.models.rate import EurRate
+from billing.models.spending import SpendLimit, SpendNotice
 
 __all__ = [
     "SOL",
@@ -39,6 +41,7 @@ __all__ = [
     "Disclosure",
     "Document",
     "DocumentSeries",
+    "EarningFreeze",
     "EarningLine",
     "EurRate",
     "FeeRate",
@@ -57,5 +60,7 @@ __all__ = [
     "Rail",
     "ReaderCursor",
     "RunKind",
+    "SpendLimit",
+    "SpendNotice",
     "Transfer",
 ]

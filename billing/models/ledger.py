@@ -27,6 +27,7 @@ class Transfer(BaseModel):
         DEPOSIT = "deposit"
         USAGE = "usage"
         SERVICE_CREDIT = "service_credit"
+        DISPUTE = "dispute"
         EARNINGS_MATURED = "earnings_matured"
         PAYOUT_RESERVED = "payout_reserved"
         PAYOUT_SETTLED = "payout_settled"

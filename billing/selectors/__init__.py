@@ -2,11 +2,13 @@ from billing.selectors.attention import MoneyWaiting, money_waiting
 from billing.selectors.balances import Balance, balance_of, in_flight_of, payable_of, pending_of
 from billing.selectors.earnings import (
     Earnings,
+    Frozen,
     Maturing,
     earnings_by_day,
     earnings_maturing,
     earnings_of,
     earnings_total,
+    frozen_of,
 )
 from billing.selectors.history import HeldRow, HistoryRow, customer_history, holds_of, holds_open
 from billing.selectors.payouts import (
@@ -21,16 +23,20 @@ from billing.selectors.payouts import (
     why_not_yet,
 )
 from billing.selectors.policies import fee_bps_at, policy_value
+from billing.selectors.spending import Spending, balances_of, period_since, spend_limits_of, spending_of, spent_micro
 
 __all__ = [
     "Balance",
     "Earnings",
+    "Frozen",
     "HeldRow",
     "HistoryRow",
     "Maturing",
     "MoneyWaiting",
     "PayoutRow",
+    "Spending",
     "balance_of",
+    "balances_of",
     "customer_history",
     "cycle_of",
     "destination_of",
@@ -40,6 +46,7 @@ __all__ = [
     "earnings_of",
     "earnings_total",
     "fee_bps_at",
+    "frozen_of",
     "holds_of",
     "holds_open",
     "in_flight_of",
@@ -50,6 +57,10 @@ __all__ = [
     "payouts_of",
     "payouts_page",
     "pending_of",
+    "period_since",
     "policy_value",
+    "spend_limits_of",
+    "spending_of",
+    "spent_micro",
     "why_not_yet",
 ]

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from uuid import UUID
 
-from django.db.models import Count, Min, Sum
+from django.db.models import Count, Min, QuerySet, Sum
 from django.db.models.functions import TruncDay
 
 from accounts.models import Party
-from billing.models import EarningLine
+from billing.models import Account, EarningFreeze, EarningLine, Hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,37 @@ class Maturing:
 
 
 def earnings_maturing(party: Party) -> list[Maturing]:
-    """Pending earnings by the UTC day on which they mature, soonest first; they add up to ``pending_of``."""
-    unmatured = EarningLine.objects.filter(provider=party, matured_at__isnull=True)
+    """Pending earnings by the UTC day on which they mature, soonest first; what is frozen is not among them."""
+    unmatured = EarningLine.objects.filter(provider=party, matured_at__isnull=True).exclude(
+        rental_id__in=_frozen(party)
+    )
     days = unmatured.annotate(day=TruncDay("matures_at", tzinfo=UTC)).values("day").annotate(total=Sum("amount_micro"))
     return [Maturing(row["day"].date(), row["total"]) for row in days.order_by("day")]
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What disputes keep where it is: pending earnings that do not mature, and payable ones that are not paid out."""
+
+    pending_micro: int
+    payable_micro: int
+
+
+def frozen_of(party: Party) -> Frozen:
+    lines = EarningLine.objects.filter(provider=party, matured_at__isnull=True, rental_id__in=_frozen(party))
+    pending = lines.aggregate(total=Sum("amount_micro"))["total"]
+    holds = Hold.objects.filter(
+        account__owner=party,
+        account__kind=Account.Kind.PROVIDER_PAYABLE,
+        state=Hold.State.OPEN,
+        source__in=EarningFreeze.objects.filter(provider=party, thawed_at__isnull=True).values("source"),
+    )
+    payable = holds.aggregate(total=Sum("amount_micro"))["total"]
+    return Frozen(int(pending or 0), int(payable or 0))
+
+
+def _frozen(party: Party) -> QuerySet[EarningFreeze, UUID]:
+    return EarningFreeze.objects.filter(provider=party, thawed_at__isnull=True).values_list("rental_id", flat=True)
 
 
 def earnings_total(party: Party, since: datetime, until: datetime) -> int:

@@ -21,6 +21,7 @@ WORDS: dict[str, str | Promise] = {
     Transfer.Kind.DEPOSIT_CLAIMED.value: _("Deposit"),
     Transfer.Kind.WITHDRAWAL_RESERVED.value: _("Withdrawal"),
     Transfer.Kind.WITHDRAWAL_CANCELLED.value: _("Withdrawal that was cancelled"),
+    Transfer.Kind.DISPUTE.value: _("Given back after a dispute"),
 }
 
 

@@ -54,7 +54,7 @@ LEFT JOIN (SELECT transfer_id, sum(amount_micro) AS total FROM billing_earningli
     ON l.transfer_id = t.id
 LEFT JOIN (SELECT x.transfer_id, sum(x.amount) AS total FROM billing_posting x JOIN billing_account a ON a.id = x.account_id
            WHERE a.kind IN ('provider_pending', 'provider_payable') GROUP BY x.transfer_id) p ON p.transfer_id = t.id
-WHERE t.kind IN ('usage', 'service_credit') AND coalesce(l.total, 0) <> coalesce(p.total, 0)
+WHERE t.kind IN ('usage', 'service_credit', 'dispute') AND coalesce(l.total, 0) <> coalesce(p.total, 0)
 """
 _PENDING = """
 SELECT a.owner_id, coalesce(p.total, 0), coalesce(l.total, 0) FROM billing_account a

@@ -30,6 +30,7 @@ from billing.periods import next_pay_day, period_due
 from billing.rails import RAILS
 from billing.rails.base import masked
 from billing.selectors.balances import payable_of, pending_of
+from billing.selectors.earnings import frozen_of
 from billing.selectors.policies import policy_value
 from core.cursors import cursor_decode, cursor_encode
 from core.money import format_usdc
@@ -204,7 +205,9 @@ def why_not_yet(party: Party, now: datetime) -> list[str]:
     reasons = []
     destination = destination_of(party)
     rail = Rail.USDC if destination is None else destination.rail
+    frozen = frozen_of(party)
     payable, minimum = payable_of(party), minimum_micro(cycle_of(party, now.date()), now, rail=rail)
+    payable -= frozen.payable_micro
     if payable < 0:
         reasons.append(
             _("A debt of %(amount)s USDC is paid back from your next earnings.") % {"amount": format_usdc(-payable)}
@@ -212,7 +215,9 @@ def why_not_yet(party: Party, now: datetime) -> list[str]:
     elif payable < minimum:
         words = {"payable": format_usdc(payable), "minimum": format_usdc(minimum)}
         reasons.append(_("Below the minimum: %(payable)s of %(minimum)s USDC.") % words)
-    if (pending := pending_of(party)) > 0 and payable < minimum:
+    if (disputed := frozen.pending_micro + frozen.payable_micro) > 0:
+        reasons.append(_("%(amount)s USDC are frozen until a dispute is decided.") % {"amount": format_usdc(disputed)})
+    if (pending := pending_of(party) - frozen.pending_micro) > 0 and payable < minimum:
         reasons.append(_("%(amount)s USDC are still pending.") % {"amount": format_usdc(pending)})
     if destination is None:
         reasons.append(_("No payout destination is set: neither a wallet nor a bank account."))

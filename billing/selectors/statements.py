@@ -50,7 +50,7 @@ SELECT kind, rental_id, gpu_id, min(gpu_model), min(earned_at), max(earned_at), 
 FROM shares WHERE id IN (SELECT id FROM stated)
 GROUP BY kind, rental_id, gpu_id ORDER BY min(earned_at), rental_id, gpu_id, kind
 """
-_EARNED = (Transfer.Kind.EARNINGS_MATURED, Transfer.Kind.SERVICE_CREDIT)
+_EARNED = (Transfer.Kind.EARNINGS_MATURED, Transfer.Kind.SERVICE_CREDIT, Transfer.Kind.DISPUTE)
 
 _MONTH = """
 SELECT t.kind, l.rental_id, min(l.gpu_model), max(l.gpus), min(t.effective_at), max(t.effective_at), sum(p.amount)::bigint,

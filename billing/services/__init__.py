@@ -28,6 +28,8 @@ from billing.services.holds import hold_extend, hold_place, hold_release
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.checkpoints import checkpoints_take
 from billing.services.ledger.credits import service_credit_post
+from billing.services.ledger.freezes import earnings_freeze, earnings_thaw
+from billing.services.ledger.reversals import usage_reverse
 from billing.services.ledger.transfers import SourceTaken, transfer_post, transfers_post_many
 from billing.services.ledger.usage import EarningInput, UsageAnswer, UsageInput, usage_post, usage_post_many
 from billing.services.network import NetworkUnavailable
@@ -38,14 +40,23 @@ from billing.services.payouts.resolve import payout_resolve
 from billing.services.payouts.runs import payouts_freeze
 from billing.services.payouts.sweep import payouts_sweep
 from billing.services.policies import fee_rate_set, policies_demo_install, policy_set
+from billing.services.spending import (
+    REAUTHENTICATION_REQUIRED,
+    SpendLimitReached,
+    spend_check,
+    spend_limits_set,
+    spend_notice_take,
+)
 from billing.services.treasury import books_check, treasury_difference, treasury_read
 from billing.services.withdrawals import withdrawal_cancel, withdrawal_request
 
 __all__ = [
+    "REAUTHENTICATION_REQUIRED",
     "BankUnavailable",
     "EarningInput",
     "NetworkUnavailable",
     "SourceTaken",
+    "SpendLimitReached",
     "UsageAnswer",
     "UsageInput",
     "account_open",
@@ -71,7 +82,9 @@ __all__ = [
     "destination_challenge",
     "destination_prove",
     "destination_show",
+    "earnings_freeze",
     "earnings_mature",
+    "earnings_thaw",
     "eur_rate_confirm",
     "eur_rate_enter",
     "fee_rate_set",
@@ -98,12 +111,16 @@ __all__ = [
     "receipts_issue",
     "schemes_offered",
     "service_credit_post",
+    "spend_check",
+    "spend_limits_set",
+    "spend_notice_take",
     "transfer_post",
     "transfers_post_many",
     "treasury_difference",
     "treasury_read",
     "usage_post",
     "usage_post_many",
+    "usage_reverse",
     "withdrawal_cancel",
     "withdrawal_request",
 ]

@@ -7,9 +7,10 @@ from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, transaction
+from django.db.models import QuerySet
 
 from accounts.models import Party
-from billing.models import Account, EarningLine, Transfer
+from billing.models import Account, EarningFreeze, EarningLine, Transfer
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.transfers import transfer_post
 from core.errors import DomainError
@@ -21,8 +22,12 @@ LINES_AT_ONCE = 5_000
 
 
 def earnings_mature(*, now: datetime) -> int:
-    """Move every line whose time has come from pending to payable; returns how many lines. May run beside itself."""
-    due = EarningLine.objects.filter(matured_at__isnull=True, matures_at__lte=now)
+    """Move every line whose time has come, and that no dispute has frozen, from pending to payable; returns how many lines.
+
+    May run beside itself. A freeze that comes between our look and our writing is the database's to refuse; the next run
+    does without its lines.
+    """
+    due = _due(now)
     moved = 0
     for party in Party.objects.filter(pk__in=due.values("provider")).order_by("pk"):
         try:
@@ -33,10 +38,16 @@ def earnings_mature(*, now: datetime) -> int:
     return moved
 
 
+def _due(now: datetime) -> QuerySet[EarningLine]:
+    frozen = EarningFreeze.objects.filter(thawed_at__isnull=True).values("rental_id")
+    return EarningLine.objects.filter(matured_at__isnull=True, matures_at__lte=now).exclude(rental_id__in=frozen)
+
+
 def _mature_some(party: Party, now: datetime) -> int:
     with transaction.atomic():
-        due = EarningLine.objects.filter(provider=party, matured_at__isnull=True, matures_at__lte=now)
-        lines = list(due.order_by("id").select_for_update(skip_locked=True)[:LINES_AT_ONCE])
+        lines = list(
+            _due(now).filter(provider=party).order_by("id").select_for_update(skip_locked=True)[:LINES_AT_ONCE]
+        )
         if not lines:
             return 0
         total = sum(line.amount_micro for line in lines)

@@ -19,15 +19,17 @@ UPDATE billing_account SET held = held + %(more)s WHERE id = %(account)s AND bal
 """
 
 
-def hold_place(*, party: Party, amount_micro: int, source: str, now: datetime) -> Hold:
-    """Set ``amount_micro`` of the party's customer balance aside under ``source``.
+def hold_place(
+    *, party: Party, amount_micro: int, source: str, now: datetime, kind: str = Account.Kind.CUSTOMER
+) -> Hold:
+    """Set ``amount_micro`` of the party's customer balance (or another live account's) aside under ``source``.
 
     Same source, same amount: the earlier hold, whatever became of it. Raises InsufficientFunds (field amount), SourceTaken
     (another amount or party under this source), Invalid (not positive).
     """
     if amount_micro <= 0:
         raise Invalid.field("amount", found=amount_micro, allowed="a positive number of micro-USDC")
-    account = account_open(kind=Account.Kind.CUSTOMER, owner=party)
+    account = account_open(kind=kind, owner=party)
     earlier = _earlier(source, account, amount_micro)
     if earlier is not None:
         return earlier

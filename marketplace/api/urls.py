@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from marketplace.api import earnings, public
+from marketplace.api import earnings, protection, public
 
 public_urlpatterns = [
     path("billing/history", earnings.HistoryView.as_view(), name="billing_history"),
@@ -14,5 +14,8 @@ public_urlpatterns = [
     path("jobs", public.JobsView.as_view(), name="jobs"),
     path("jobs/<uuid:job_id>", public.JobView.as_view(), name="job"),
     path("jobs/<uuid:job_id>/cancel", public.JobCancelView.as_view(), name="job_cancel"),
+    path("jobs/<uuid:job_id>/attempts/<int:number>/dispute", protection.DisputeView.as_view(), name="job_dispute"),
+    path("billing/limits", protection.SpendLimitsView.as_view(), name="billing_limits"),
+    path("billing/disputes", protection.DisputesView.as_view(), name="billing_disputes"),
     path("jobs/<uuid:job_id>/log", public.JobLogView.as_view(), name="job_log"),
 ]

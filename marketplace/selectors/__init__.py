@@ -1,4 +1,11 @@
-from marketplace.selectors.attention import jobs_open, listings_hidden
+from marketplace.selectors.attention import disputes_open, jobs_open, listings_hidden
+from marketplace.selectors.disputes import (
+    DisputeOffer,
+    dispute_offers,
+    dispute_refusal,
+    disputes_of,
+    disputes_of_provider,
+)
 from marketplace.selectors.fleet import MachineJob, machine_jobs
 from marketplace.selectors.gpus import gpus_sellable
 from marketplace.selectors.jobs import (
@@ -26,6 +33,7 @@ from marketplace.selectors.search import Filters, Page, filters_read, filters_to
 
 __all__ = [
     "Cost",
+    "DisputeOffer",
     "Filters",
     "FleetFilters",
     "Log",
@@ -33,6 +41,11 @@ __all__ = [
     "Page",
     "RankReason",
     "cost_of",
+    "dispute_offers",
+    "dispute_refusal",
+    "disputes_of",
+    "disputes_of_provider",
+    "disputes_open",
     "filters_read",
     "filters_to_relax",
     "fleet_figures",

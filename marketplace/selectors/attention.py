@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db.models import Count
 
-from marketplace.models import Job, Listing
+from marketplace.models import Dispute, Job, Listing
 
 WANTED_SO = ("machine_retired", "outside_schedule", "draining", "provider_closed")
 """Hidden because the provider wants it so: nothing for staff."""
@@ -21,3 +21,8 @@ def jobs_open() -> dict[str, int]:
     """Jobs under way: status (``queued``, ``active``) → how many."""
     rows = Job.objects.filter(ended_at__isnull=True).order_by().values("status").annotate(number=Count("pk"))
     return {row["status"]: row["number"] for row in rows}
+
+
+def disputes_open() -> int:
+    """How many disputes wait for a decision."""
+    return Dispute.objects.filter(status=Dispute.Status.OPEN).count()

@@ -12,6 +12,7 @@ from django.urls import reverse
 from billing.selectors import HeldRow, HistoryRow
 from billing.selectors.documents import ReceiptKey, receipts_of_transfers
 from marketplace.models import Attempt, Charge, Job, Rental
+from marketplace.models.protection import DISPUTE_PREFIX
 from marketplace.models.rental import CREDIT_PREFIX, HOLD_PREFIX
 
 
@@ -73,10 +74,15 @@ def _name(job: Job) -> str:
 def _jobs_of(sources: Sequence[str]) -> dict[str, Job]:
     charges = Charge.objects.filter(source__in=sources).select_related("rental__attempt__job")
     found = {charge.source: charge.rental.attempt.job for charge in charges}
-    attempts = {key: source for source in sources if (key := _uuid(source, CREDIT_PREFIX))}
+    attempts = {
+        source: key
+        for source in sources
+        for prefix in (CREDIT_PREFIX, DISPUTE_PREFIX)
+        if (key := _uuid(source, prefix))
+    }
     if attempts:
-        for attempt in Attempt.objects.filter(pk__in=list(attempts)).select_related("job"):
-            found[attempts[attempt.pk]] = attempt.job
+        known = Attempt.objects.select_related("job").in_bulk(set(attempts.values()))
+        found |= {source: known[key].job for source, key in attempts.items() if key in known}
     return found
 
 

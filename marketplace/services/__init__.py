@@ -1,4 +1,5 @@
 from marketplace.services.closing import attempt_close
+from marketplace.services.disputes import dispute_decide, dispute_open
 from marketplace.services.documents import monthly_statements_issue, payout_statements_issue
 from marketplace.services.fencing import StaleToken
 from marketplace.services.handout import SecretsGone, SecretsOtherBoot, attempt_secrets_collect
@@ -12,6 +13,7 @@ from marketplace.services.listings import (
 from marketplace.services.logs import LogOffset, log_append
 from marketplace.services.observation import attempt_end, attempt_observe
 from marketplace.services.placement import Placed, job_place, jobs_place, queue_sweep
+from marketplace.services.protection import customers_watch
 from marketplace.services.ranks import listings_rank, market_prices_write
 from marketplace.services.rates import rate_set
 from marketplace.services.settlement import rental_settle, rentals_settle_ended, usage_settle
@@ -32,6 +34,9 @@ __all__ = [
     "attempt_secrets_collect",
     "attempt_stop_by_id",
     "attempts_sweep",
+    "customers_watch",
+    "dispute_decide",
+    "dispute_open",
     "holds_renew",
     "job_cancel",
     "job_place",

@@ -19,11 +19,12 @@ from django.db import transaction
 from django.db.models import Q, Sum
 
 from billing.selectors import fee_bps_at
-from billing.services import hold_place
+from billing.services import SpendLimitReached, hold_place, spend_check
 from core.errors import Conflict, InsufficientFunds
 from core.ids import secret_hash, secret_new, uuid7
 from marketplace import pricing
 from marketplace.models import Attempt, Job, Listing, ListingIndex, Rental, RentalGpu
+from marketplace.models.rental import HOLD_PREFIX
 from marketplace.selectors.gpus import gpus_sellable
 from marketplace.services.closing import job_end_tell
 from marketplace.services.listings import listing_recount
@@ -49,8 +50,13 @@ class Placed(Enum):
     PLACED = "placed"
     CAPACITY = "capacity"
     FUNDS = "funds"
+    LIMIT = "limit"
     FAILED = "failed"
     GONE = "gone"
+
+
+WAITED_FOR = {Placed.FUNDS.value: "no_funds", Placed.LIMIT.value: "no_limit_room"}
+"""Why a job ends that waited a day for this; for anything else it was room in the market."""
 
 
 def jobs_place(*, now: datetime) -> int:
@@ -94,7 +100,7 @@ def queue_sweep(*, now: datetime) -> int:
         with transaction.atomic():
             job = _locked_queued(job_id)
             if job is not None:
-                _fail(job, "no_funds" if job.waiting == Placed.FUNDS.value else "no_capacity", now)
+                _fail(job, WAITED_FOR.get(job.waiting, "no_capacity"), now)
                 ended += 1
     return ended
 
@@ -113,7 +119,7 @@ def job_place(*, job_id: UUID, now: datetime) -> Placed:
             found = _try(job, listing_id, now)
             if found is Placed.PLACED:
                 return found
-            if found is Placed.FUNDS:
+            if found in (Placed.FUNDS, Placed.LIMIT):
                 result = found
         if job.waiting != result.value:
             Job.objects.filter(pk=job.pk).update(waiting=result.value)
@@ -195,6 +201,8 @@ def _try(job: Job, listing_id: UUID, now: datetime) -> Placed:
         with transaction.atomic():
             listing_recount(listing=Listing.objects.select_for_update().get(pk=listing_id))
         return Placed.CAPACITY
+    except SpendLimitReached:
+        return Placed.LIMIT
     except InsufficientFunds:
         return Placed.FUNDS
 
@@ -251,6 +259,8 @@ def _begin(job: Job, listing: Listing, rate: int, attempt_id: UUID, gpus: list[G
     )
     RentalGpu.objects.bulk_create(RentalGpu(rental=rental, gpu=gpu) for gpu in gpus)
     hold_place(party=job.customer, amount_micro=held, source=rental.hold_source, now=now)
+    # After the hold, which locks the customer's account: two placements never find the same room.
+    spend_check(party=job.customer, holds=HOLD_PREFIX, now=now)
     JOB.move(job, to="active", at=now, changes={"waiting": ""})
     body = attempt_plan(attempt=attempt, job=job, machine=listing.machine, gpus=gpus, token=token)
     plan_put(machine_id=listing.machine_id, kind=ATTEMPT_KIND, key=attempt.pk, body=body, now=now)

@@ -8,6 +8,7 @@ from django.db.models import Max
 
 from accounts.models import Party, User
 from billing.selectors import balance_of
+from billing.services import spend_check
 from core import jobs
 from core.errors import Conflict, Denied, InsufficientFunds, Invalid
 from core.money import format_usdc
@@ -15,6 +16,7 @@ from marketplace import jobspec, pricing
 from marketplace.jobsecrets import job_seal
 from marketplace.jobspec import JobSpec
 from marketplace.models import Job, Listing
+from marketplace.models.rental import HOLD_PREFIX
 from providers.models import GpuModel
 from providers.places import COUNTRIES, REGIONS
 
@@ -23,7 +25,7 @@ def job_submit(*, customer: Party, spec: JobSpec, actor: User | None, now: datet
     """Queue a job. Nothing is reserved yet, but the balance must cover its first hour at the price ceiling.
 
     Raises Invalid (fields of JobSpec, ``gpu_model``, ``listing``, ``region``, ``country``), Conflict ``rate_changed``,
-    InsufficientFunds (field ``balance``), Denied (a suspended or closed party).
+    InsufficientFunds (field ``balance``; SpendLimitReached: field ``spend_limit``), Denied (a suspended or closed party).
     """
     return _submit(customer, spec, actor, now, rerun_of=None)
 
@@ -82,7 +84,7 @@ def _submit(customer: Party, spec: JobSpec, actor: User | None, now: datetime, *
     if listing is None:
         _places(spec)
         _count(spec, model)
-    _funds(customer, listing.rate_micro if listing else None, spec)
+    _funds(customer, listing.rate_micro if listing else None, spec, now)
     with transaction.atomic():
         job = Job.objects.create(
             customer=customer,
@@ -170,7 +172,7 @@ def _count(spec: JobSpec, model: GpuModel | None) -> None:
         raise Invalid.field("gpu_count", found=spec.gpu_count, allowed=allowed)
 
 
-def _funds(customer: Party, rate_micro: int | None, spec: JobSpec) -> None:
+def _funds(customer: Party, rate_micro: int | None, spec: JobSpec, now: datetime) -> None:
     rate = spec.max_rate_micro if rate_micro is None else rate_micro
     assert rate is not None
     needed = pricing.hold_micro(rate_micro=rate, gpus=spec.gpu_count)
@@ -180,3 +182,4 @@ def _funds(customer: Party, rate_micro: int | None, spec: JobSpec) -> None:
             f"An hour of this job costs {format_usdc(needed)} USDC; your available balance is {format_usdc(available)}.",
             fields={"balance": f"Found {format_usdc(available)} USDC; needed: {format_usdc(needed)} USDC."},
         )
+    spend_check(party=customer, holds=HOLD_PREFIX, now=now, more_micro=needed)

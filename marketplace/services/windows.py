@@ -12,12 +12,14 @@ from uuid import UUID
 import structlog
 from django.db import DatabaseError, connection, transaction
 
-from billing.services import hold_extend
+from billing.services import SpendLimitReached, hold_extend, spend_check
 from core.errors import DomainError, InsufficientFunds
 from core.money import charge_micro
 from core.states import SYSTEM
 from marketplace import pricing
 from marketplace.models import Rental
+from marketplace.models.rental import HOLD_PREFIX
+from marketplace.services.protection import REACHED_PERCENT, spend_limit_tell
 from marketplace.services.stopping import attempt_stop_by_id
 
 log = structlog.get_logger(__name__)
@@ -80,7 +82,8 @@ def windows_extend(*, rental_id: UUID | None = None) -> int:
 
 
 def holds_renew(*, now: datetime) -> int:
-    """Fill up holds with under 15 minutes of cover; a customer who cannot pay is stopped while the rest covers the stop.
+    """Fill up holds with under 15 minutes of cover; a customer who cannot pay, or whose spend limit leaves no room, is stopped
+    while the rest covers the stop.
 
     Returns how many were renewed.
     """
@@ -100,6 +103,12 @@ def holds_renew(*, now: datetime) -> int:
 def _renew_or_stop(rental_id: UUID, attempt_id: UUID, now: datetime) -> bool:
     try:
         return _renew(rental_id, now)
+    except SpendLimitReached as error:
+        attempt_stop_by_id(attempt_id=attempt_id, reason="spend_limit", actor=SYSTEM, now=now)
+        found = error.spending
+        if found.limit is not None:
+            spend_limit_tell(limit=found.limit, percent=REACHED_PERCENT, spent_micro=found.spent_micro, now=now)
+        return False
     except InsufficientFunds:
         attempt_stop_by_id(attempt_id=attempt_id, reason="balance_exhausted", actor=SYSTEM, now=now)
         return False
@@ -107,7 +116,7 @@ def _renew_or_stop(rental_id: UUID, attempt_id: UUID, now: datetime) -> bool:
 
 def _renew(rental_id: UUID, now: datetime) -> bool:
     with transaction.atomic():
-        rental = Rental.objects.select_for_update().get(pk=rental_id)
+        rental = Rental.objects.select_for_update(of=("self",)).select_related("customer").get(pk=rental_id)
         if rental.ended_at is not None or rental.started_at is None:
             return False
         seconds = max(0, int((now - rental.started_at).total_seconds()))
@@ -115,5 +124,6 @@ def _renew(rental_id: UUID, now: datetime) -> bool:
         ahead = pricing.hold_micro(rate_micro=rental.rate_micro, gpus=rental.gpus)
         # What has accrued but is not posted yet still comes out of this hold.
         hold_extend(source=rental.hold_source, amount_micro=accrued - rental.charged_micro + ahead, now=now)
+        spend_check(party=rental.customer, holds=HOLD_PREFIX, now=now)
         Rental.objects.filter(pk=rental.pk).update(covered_micro=accrued + ahead)
     return True

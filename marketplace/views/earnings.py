@@ -29,6 +29,7 @@ from billing.selectors import (
     earnings_of,
     earnings_total,
     fee_bps_at,
+    frozen_of,
     in_flight_of,
     minimum_of,
     next_payout_on,
@@ -44,6 +45,7 @@ from core.errors import DomainError, Invalid
 from core.forms import add_domain_error
 from core.money import format_usdc
 from marketplace.forms import BankAccountForm, DateRangeForm
+from marketplace.selectors import disputes_of_provider
 from marketplace.selectors.factors import accruing_of, factors_of
 from marketplace.views.provider import fee_percent, provider_or_404
 from providers.models import Gpu, Provider
@@ -102,6 +104,8 @@ def _page(
         "fee_percent": fee_percent(fee_bps_at(now)),
         "pending_micro": pending_of(party),
         "maturing": earnings_maturing(party),
+        "frozen": frozen_of(party),
+        "disputes": disputes_of_provider(provider),
         "payable_micro": payable_of(party),
         "minimum_micro": minimum_of(party, now),
         "in_flight_micro": in_flight_of(party),

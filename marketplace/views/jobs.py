@@ -21,10 +21,11 @@ from core.errors import DomainError, Invalid, NotFound
 from core.forms import add_domain_error
 from core.money import SECONDS_PER_HOUR, parse_usdc
 from marketplace import outcomes, pricing, services
-from marketplace.forms import TEMPLATES, JobForm, RerunForm, job_initial
+from marketplace.forms import TEMPLATES, DisputeForm, JobForm, RerunForm, job_initial
 from marketplace.models import Attempt, Job, Listing
 from marketplace.selectors import (
     cost_of,
+    dispute_offers,
     job_of,
     jobs_of,
     listing_of,
@@ -123,7 +124,7 @@ def estimate_of(values: Any) -> dict[str, Any]:
     return found
 
 
-def _mine(request: PersonRequest, job_id: UUID) -> Job:
+def job_mine(request: PersonRequest, job_id: UUID) -> Job:
     try:
         return job_of(customer=party_of(request.user), job_id=job_id)
     except NotFound:
@@ -154,17 +155,38 @@ def _live(job: Job) -> dict[str, Any]:
 @login_required
 @require_safe
 def job(request: PersonRequest, job_id: UUID) -> HttpResponse:
-    row = _mine(request, job_id)
+    return job_page(request, job_mine(request, job_id))
+
+
+def job_page(
+    request: PersonRequest, row: Job, *, refused: DisputeForm | None = None, number: int | None = None
+) -> HttpResponse:
+    """The page of a job of theirs. ``refused``: a dispute of the attempt ``number`` that could not be taken."""
     attempts = [(attempt, reason_words(attempt)) for attempt in row.attempts.all()]
-    context = {**_live(row), "attempts": attempts, "command": row.command}
-    return render(request, "marketplace/job.html", context)
+    offers = dispute_offers(row, now=clock.now())
+    context = {
+        **_live(row),
+        "attempts": attempts,
+        "command": row.command,
+        "offers": [
+            (each, refused if refused and each.attempt.number == number else _dispute_form(each.attempt))
+            for each in offers
+        ],
+        "refused": number if refused else None,
+    }
+    return render(request, "marketplace/job.html", context, status=400 if refused else 200)
+
+
+def _dispute_form(attempt: Attempt) -> DisputeForm:
+    """One per attempt: their fields need ids of their own."""
+    return DisputeForm(auto_id=f"id_{attempt.number}_%s")
 
 
 @login_required
 @require_safe
 def job_live(request: PersonRequest, job_id: UUID) -> HttpResponse:
     """The part of the page that is fetched again every few seconds; the answer to an ended job ends the asking."""
-    row = _mine(request, job_id)
+    row = job_mine(request, job_id)
     attempt = _last(row)
     done = row.ended and (attempt is None or attempt.log_final or attempt.rental.settled_at is not None)
     return render(request, "marketplace/_live.html", _live(row), status=STOP_POLLING if done else 200)
@@ -174,7 +196,7 @@ def job_live(request: PersonRequest, job_id: UUID) -> HttpResponse:
 @require_safe
 def job_log(request: PersonRequest, job_id: UUID) -> HttpResponse:
     """The last attempt's whole log as plain text (``?attempt=N`` for an earlier one)."""
-    row = _mine(request, job_id)
+    row = job_mine(request, job_id)
     number = request.GET.get("attempt", "")
     wanted = [each for each in row.attempts.all() if not number or str(each.number) == number]
     if number and not wanted:
@@ -188,7 +210,7 @@ def job_log(request: PersonRequest, job_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def job_cancel(request: PersonRequest, job_id: UUID) -> HttpResponse:
-    row = services.job_cancel(job=_mine(request, job_id), actor=request.user, now=clock.now())
+    row = services.job_cancel(job=job_mine(request, job_id), actor=request.user, now=clock.now())
     messages.success(
         request,
         _("The job is cancelled.") if row.ended else _("The job is being stopped; you pay nothing from now on."),
@@ -200,7 +222,7 @@ def job_cancel(request: PersonRequest, job_id: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def job_rerun(request: PersonRequest, job_id: UUID) -> HttpResponse:
     """Run it again; one that had secrets or a private image asks for them first."""
-    row = _mine(request, job_id)
+    row = job_mine(request, job_id)
     form = RerunForm(request.POST if request.method == "POST" else None, job=row)
     if request.method != "POST" or not form.is_valid():
         return render(request, "marketplace/job_rerun.html", {"job": row, "form": form})

@@ -9,6 +9,7 @@ import pytest
 from django.db import connections
 
 from billing.selectors import balance_of
+from billing.services import spend_limits_set
 from core import clock, invariants
 from core.ids import uuid7
 from marketplace.models import Attempt, Job, Listing
@@ -93,4 +94,18 @@ def test_a_benchmark_and_a_job_never_share_a_gpu(crowd: tuple[Listing, list[Job]
     won = results[0] is True
     assert claim.kind == ("benchmark" if won else "job")
     assert Attempt.objects.count() == (0 if won else 1)
+    assert invariants.check_all() == []
+
+
+def test_placements_at_once_never_share_the_room_of_a_spend_limit(committed_db: str) -> None:
+    """Five GPUs are free, the limit has room for an hour of two."""
+    ravi, now = person("Ravi"), clock.now()
+    customer = funded(ravi, 50_000_000)
+    for _each in range(5):
+        listing_new(rate_micro=1_000_000)
+    jobs = [job_new(ravi) for _each in range(5)]
+    spend_limits_set(party=customer, limits={"day": 2_500_000}, actor=ravi, reauthenticated=False, now=now)
+    results = together(5, lambda number: job_place(job_id=jobs[number].pk, now=now))
+    assert Counter(results) == {Placed.PLACED: 2, Placed.LIMIT: 3}
+    assert balance_of(customer).held_micro == 2_000_000
     assert invariants.check_all() == []
