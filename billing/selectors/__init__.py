@@ -23,7 +23,7 @@ from billing.selectors.payouts import (
     why_not_yet,
 )
 from billing.selectors.policies import fee_bps_at, policy_value
-from billing.selectors.spending import Spending, balances_of, period_since, spend_limits_of, spending_of, spent_micro
+from billing.selectors.spending import Spending, balances_of, spending_of, spendings_limited, spent_micro
 
 __all__ = [
     "Balance",
@@ -57,10 +57,9 @@ __all__ = [
     "payouts_of",
     "payouts_page",
     "pending_of",
-    "period_since",
     "policy_value",
-    "spend_limits_of",
     "spending_of",
+    "spendings_limited",
     "spent_micro",
     "why_not_yet",
 ]

@@ -69,6 +69,18 @@ def spend_limits_of(parties: Collection[UUID]) -> dict[UUID, list[SpendLimit]]:
     return found
 
 
+def spendings_limited(parties: Collection[UUID], now: datetime) -> dict[UUID, list[Spending]]:
+    """What was spent of every limit of these parties; what is set aside is left out (0). Who has no limit is missing."""
+    return {
+        party: [
+            Spending(SpendLimit.Period(limit.period), limit, since, spent_micro(party, since), 0)
+            for limit in limits
+            for since in [period_since(limit.period, now)]
+        ]
+        for party, limits in spend_limits_of(parties).items()
+    }
+
+
 def spent_micro(party_id: UUID, since: datetime) -> int:
     """What usage was charged for from an instant on, by the time of posting."""
     account = Account.objects.filter(owner=party_id, kind=Account.Kind.CUSTOMER, asset=USDC).first()

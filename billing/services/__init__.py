@@ -24,11 +24,11 @@ from billing.services.documents import (
 )
 from billing.services.earnings import earnings_mature
 from billing.services.foreign import foreign_payments_read
+from billing.services.freezes import earnings_freeze, earnings_thaw
 from billing.services.holds import hold_extend, hold_place, hold_release
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.checkpoints import checkpoints_take
 from billing.services.ledger.credits import service_credit_post
-from billing.services.ledger.freezes import earnings_freeze, earnings_thaw
 from billing.services.ledger.reversals import usage_reverse
 from billing.services.ledger.transfers import SourceTaken, transfer_post, transfers_post_many
 from billing.services.ledger.usage import EarningInput, UsageAnswer, UsageInput, usage_post, usage_post_many

@@ -101,9 +101,12 @@ def spend_check(*, party: Party, holds: str, now: datetime, more_micro: int = 0)
             raise SpendLimitReached(found)
 
 
-def spend_notice_take(*, limit: SpendLimit, percent: int, now: datetime) -> bool:
+def spend_notice_take(*, spending: Spending, percent: int, now: datetime) -> bool:
     """True for whoever is to tell, once per period, that ``percent`` (80 or 100) of a limit is reached. Who was told of 100
-    is not told of 80 after it. Call it in the transaction that sends the mail."""
+    is not told of 80 after it. False without a limit. Call it in the transaction that sends the mail."""
+    limit = spending.limit
+    if limit is None:
+        return False
     lock_name(f"billing:spend-notice:{limit.pk}")
     since = period_since(limit.period, now)
     if SpendNotice.objects.filter(limit=limit, percent__gte=percent, period_start__gte=since).exists():

@@ -14,8 +14,7 @@ from django.db import DatabaseError, connection, transaction
 
 from accounts.models import Party
 from accounts.services import notification_send
-from billing.models import SpendLimit
-from billing.selectors import balances_of, period_since, spend_limits_of, spent_micro
+from billing.selectors import Spending, balances_of, spendings_limited
 from billing.services import spend_notice_take
 from core.errors import DomainError
 from core.money import SECONDS_PER_HOUR, format_usdc
@@ -83,12 +82,12 @@ def customers_watch(*, now: datetime) -> int:
         cursor.execute(_RUNNING, {"now": now, "low": LOW_BALANCE_SECONDS, "stop": pricing.HOLD_RENEW_SECONDS})
         running = [Running(*row) for row in cursor.fetchall()]
     ids = [each.customer_id for each in running]
-    balances, limits = balances_of(ids), spend_limits_of(ids)
+    balances, limited = balances_of(ids), spendings_limited(ids, now)
     told = 0
     for each in running:
         try:
             told += _balance_watch(each, balances.get(each.customer_id, 0), now)
-            told += sum(_limit_watch(each, limit, now) for limit in limits.get(each.customer_id, []))
+            told += sum(_limit_watch(each, found, now) for found in limited.get(each.customer_id, []))
         except (DatabaseError, DomainError):
             log.exception("customer_not_watched", customer=str(each.customer_id))
     return told
@@ -126,18 +125,20 @@ def _fell(customer_id: UUID, now: datetime) -> bool:
         return cursor.rowcount == 1
 
 
-def _limit_watch(running: Running, limit: SpendLimit, now: datetime) -> bool:
+def _limit_watch(running: Running, found: Spending, now: datetime) -> bool:
     """Tell at 80 %; where the jobs would run over the limit before a stop is through, stop the youngest until they do not."""
-    amount = limit.amount_micro
-    assert amount is not None  # a limit that holds
-    spent = spent_micro(running.customer_id, period_since(limit.period, now)) + running.accrued_micro
+    amount = found.limit_micro
+    if amount is None:
+        return False
+    customer = Party.objects.get(pk=running.customer_id)
+    spent = found.spent_micro + running.accrued_micro
     over = spent + running.stop_micro - amount
     if over > 0 and running.jobs:
         _stop_youngest(running.customer_id, over, now)
     if over > 0 or spent >= amount:
-        return spend_limit_tell(limit=limit, percent=REACHED_PERCENT, spent_micro=spent, now=now)
+        return spend_limit_tell(customer=customer, of=found, percent=REACHED_PERCENT, spent_micro=spent, now=now)
     if spent * 100 >= amount * NEAR_PERCENT:
-        return spend_limit_tell(limit=limit, percent=NEAR_PERCENT, spent_micro=spent, now=now)
+        return spend_limit_tell(customer=customer, of=found, percent=NEAR_PERCENT, spent_micro=spent, now=now)
     return False
 
 
@@ -154,16 +155,16 @@ def _stop_youngest(customer_id: UUID, over_micro: int, now: datetime) -> None:
         attempt_stop_by_id(attempt_id=rental.attempt_id, reason="spend_limit", actor=SYSTEM, now=now)
 
 
-def spend_limit_tell(*, limit: SpendLimit, percent: int, spent_micro: int, now: datetime) -> bool:
+def spend_limit_tell(*, customer: Party, of: Spending, percent: int, spent_micro: int, now: datetime) -> bool:
     """Write to the customer, once per period, that a limit is nearly (80) or all (100) spent. False: they were told before."""
     with transaction.atomic():
-        if not spend_notice_take(limit=limit, percent=percent, now=now):
+        if not spend_notice_take(spending=of, percent=percent, now=now):
             return False
         context = {
-            "period": SpendLimit.Period(limit.period).label,
-            "limit": format_usdc(limit.amount_micro or 0),
+            "period": of.period.label,
+            "limit": format_usdc(of.limit_micro or 0),
             "spent": format_usdc(spent_micro),
         }
         kind = "spend_limit_near" if percent < REACHED_PERCENT else "spend_limit_reached"
-        notification_send(party=limit.party, kind=kind, context=context, url="/billing/#limits", now=now)
+        notification_send(party=customer, kind=kind, context=context, url="/billing/#limits", now=now)
     return True

@@ -12,6 +12,7 @@ from uuid import UUID
 import structlog
 from django.db import DatabaseError, connection, transaction
 
+from billing.selectors import Spending
 from billing.services import SpendLimitReached, hold_extend, spend_check
 from core.errors import DomainError, InsufficientFunds
 from core.money import charge_micro
@@ -105,13 +106,16 @@ def _renew_or_stop(rental_id: UUID, attempt_id: UUID, now: datetime) -> bool:
         return _renew(rental_id, now)
     except SpendLimitReached as error:
         attempt_stop_by_id(attempt_id=attempt_id, reason="spend_limit", actor=SYSTEM, now=now)
-        found = error.spending
-        if found.limit is not None:
-            spend_limit_tell(limit=found.limit, percent=REACHED_PERCENT, spent_micro=found.spent_micro, now=now)
+        _limit_tell(rental_id, error.spending, now)
         return False
     except InsufficientFunds:
         attempt_stop_by_id(attempt_id=attempt_id, reason="balance_exhausted", actor=SYSTEM, now=now)
         return False
+
+
+def _limit_tell(rental_id: UUID, found: Spending, now: datetime) -> None:
+    customer = Rental.objects.select_related("customer").get(pk=rental_id).customer
+    spend_limit_tell(customer=customer, of=found, percent=REACHED_PERCENT, spent_micro=found.spent_micro, now=now)
 
 
 def _renew(rental_id: UUID, now: datetime) -> bool:

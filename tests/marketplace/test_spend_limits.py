@@ -185,11 +185,11 @@ class TestRunning:
     def test_a_notice_is_for_one_period_of_one_limit(self, ravi: User) -> None:
         now = datetime(2026, 11, 30, 12, tzinfo=UTC)
         limited(ravi, now, day=USDC, month=USDC)
-        by_period = {limit.period: limit for limit in SpendLimit.objects.all()}
 
         def take(period: str, percent: int, at: datetime) -> bool:
+            found = {str(each.period): each for each in spending_of(party_of(ravi), at, holds=HOLD_PREFIX)}
             with transaction.atomic():
-                return spend_notice_take(limit=by_period[period], percent=percent, now=at)
+                return spend_notice_take(spending=found[period], percent=percent, now=at)
 
         assert [take("month", 80, now), take("month", 80, now), take("month", 100, now)] == [True, False, True]
         assert take("month", 80, now + timedelta(hours=1)) is False
@@ -200,8 +200,7 @@ class TestRunning:
             False,
         ]
         assert take("day", 100, now + timedelta(hours=24, seconds=1)) is True
-        limited(ravi, now, month=2 * USDC)
-        by_period["month"] = SpendLimit.objects.get(period="month", amount_micro=2 * USDC)
+        limited(ravi, now + timedelta(seconds=1), month=2 * USDC)
         assert take("month", 80, now) is True
 
     def test_without_a_limit_nothing_is_stopped_or_told(self, ravi: User, at: At) -> None:
@@ -256,7 +255,8 @@ class TestSetting:
     def test_the_database_keeps_what_was_allowed_and_told(self, ravi: User, at: At, table: str, statement: str) -> None:
         limited(ravi, at(0), month=USDC)
         with transaction.atomic():
-            spend_notice_take(limit=SpendLimit.objects.get(), percent=80, now=at(0))
+            (_day, month) = spending_of(party_of(ravi), at(0), holds=HOLD_PREFIX)
+            assert spend_notice_take(spending=month, percent=80, now=at(0))
         with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(statement.format(table))
 
