@@ -18,7 +18,7 @@ from django.db import transaction
 log = structlog.get_logger(__name__)
 
 QUEUES = ("mail", "default", "money", "bench", "sweep")
-"""A worker takes from its queues in turn, so each has an end to itself.
+"""A worker takes from its queues in turn, so each has an end to itself; ``gpunex.routes`` says which job goes where.
 
 Somebody waits for a ``mail``, which is therefore behind other mails only; ``money`` workers alone reach the signer;
 ``sweep`` is never behind customers' work.

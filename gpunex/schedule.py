@@ -1,4 +1,4 @@
-"""Every periodic verb, its pace and its queue. Each claims its slot or takes row leases, so two beats are harmless."""
+"""Every periodic verb and its pace. Each claims its slot or takes row leases, so two beats are harmless."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ MINUTE = 60.0
 HOUR = 60 * MINUTE
 
 
-def every(task: str, seconds: float, queue: str = "sweep") -> dict[str, Any]:
+def every(task: str, seconds: float) -> dict[str, Any]:
     # A run that waited longer than its own period is dropped: the next one does its work.
-    return {"task": task, "schedule": seconds, "options": {"queue": queue, "expires": max(seconds, 5.0)}}
+    return {"task": task, "schedule": seconds, "options": {"expires": max(seconds, 5.0)}}
 
 
 SCHEDULE: dict[str, dict[str, Any]] = {
-    "news": every("core.news_deliver", 5.0, "default"),
+    "news": every("core.news_deliver", 5.0),
     "mails": every("accounts.mails_sweep", MINUTE),
-    "deposits": every("billing.deposits_read", 5.0, "money"),
+    "deposits": every("billing.deposits_read", 5.0),
     # Wrong money under our references: each unpaid intent costs a call of the node.
-    "foreign_payments": every("billing.foreign_payments_read", MINUTE, "money"),
-    "treasury": every("billing.treasury_read", MINUTE, "money"),
-    "books": every("billing.books_check", 15 * MINUTE, "money"),
+    "foreign_payments": every("billing.foreign_payments_read", MINUTE),
+    "treasury": every("billing.treasury_read", MINUTE),
+    "books": every("billing.books_check", 15 * MINUTE),
     "checkpoints": every("billing.checkpoints_take", HOUR),
-    "earnings": every("billing.earnings_mature", 5.0 if DEMO else MINUTE, "default"),
-    "receipts": every("billing.receipts_issue", 15.0 if DEMO else MINUTE, "default"),
-    "payout_statements": every("marketplace.payout_statements_issue", 15.0 if DEMO else MINUTE, "default"),
+    "earnings": every("billing.earnings_mature", 5.0 if DEMO else MINUTE),
+    "receipts": every("billing.receipts_issue", 15.0 if DEMO else MINUTE),
+    "payout_statements": every("marketplace.payout_statements_issue", 15.0 if DEMO else MINUTE),
     # Of the months that are over; hourly, so that the first of a month is enough and a day's outage is caught up with.
-    "monthly_statements": every("marketplace.monthly_statements_issue", HOUR, "default"),
+    "monthly_statements": every("marketplace.monthly_statements_issue", HOUR),
     # Every day is somebody's pay day; the run of a period is planned once, whoever asks how often.
-    "payouts": every("billing.payouts_run", 10 * MINUTE, "money"),
-    "payouts_sweep": every("billing.payouts_sweep", 5.0, "money"),
+    "payouts": every("billing.payouts_run", 10 * MINUTE),
+    "payouts_sweep": every("billing.payouts_sweep", 5.0),
     "invariants": every("core.invariants_check", MINUTE if DEMO else 15 * MINUTE),
-    "benchmark_dispatch": every("benchmarks.runs_dispatch", 5.0, "bench"),
-    "benchmark_expiry": every("benchmarks.runs_expire", 30.0, "bench"),
-    "benchmark_proofs": every("benchmarks.proofs_decide", MINUTE, "bench"),
-    "benchmark_weekly": every("benchmarks.runs_request_weekly", HOUR, "bench"),
+    "benchmark_dispatch": every("benchmarks.runs_dispatch", 5.0),
+    "benchmark_expiry": every("benchmarks.runs_expire", 30.0),
+    "benchmark_proofs": every("benchmarks.proofs_decide", MINUTE),
+    "benchmark_weekly": every("benchmarks.runs_request_weekly", HOUR),
     "heartbeats": every("reliability.heartbeats_flush", 5.0 if DEMO else MINUTE),
     "offline": every("reliability.offline_sweep", 5.0),
     "telemetry": every("reliability.telemetry_roll_up", MINUTE),
     "offline_notices": every("reliability.offline_notices_send", 15.0),
     "scores": every("reliability.scores_recompute", 15.0 if DEMO else 15 * MINUTE),
-    "jobs_place": every("marketplace.jobs_place", 2.0, "default"),
+    "jobs_place": every("marketplace.jobs_place", 2.0),
     "attempts": every("marketplace.attempts_sweep", 10.0),
     "windows": every("marketplace.windows_close", 10.0 if DEMO else MINUTE),
     "customers": every("marketplace.customers_watch", 10.0 if DEMO else MINUTE),

@@ -10,7 +10,7 @@ from reliability import services
 log = structlog.get_logger(__name__)
 
 
-@shared_task(name="reliability.heartbeats_flush", queue="sweep")
+@shared_task(name="reliability.heartbeats_flush")
 def heartbeats_flush() -> int:
     try:
         changed = services.heartbeats_flush(now=clock.now())
@@ -21,17 +21,17 @@ def heartbeats_flush() -> int:
     return changed
 
 
-@shared_task(name="reliability.offline_sweep", queue="sweep")
+@shared_task(name="reliability.offline_sweep")
 def offline_sweep() -> int:
     return services.offline_sweep(now=clock.now()).offline
 
 
-@shared_task(name="reliability.scores_recompute", queue="sweep")
+@shared_task(name="reliability.scores_recompute")
 def scores_recompute() -> int:
     return services.scores_recompute(now=clock.now())
 
 
-@shared_task(name="reliability.telemetry_roll_up", queue="sweep")
+@shared_task(name="reliability.telemetry_roll_up")
 def telemetry_roll_up() -> int:
     try:
         return services.telemetry_roll_up(now=clock.now())
@@ -40,6 +40,6 @@ def telemetry_roll_up() -> int:
         return 0
 
 
-@shared_task(name="reliability.offline_notices_send", queue="sweep")
+@shared_task(name="reliability.offline_notices_send")
 def offline_notices_send() -> int:
     return services.offline_notices_send(now=clock.now())

@@ -1,4 +1,4 @@
-"""A job goes to the queue that stands beside its code, from any process: the money worker alone reaches the signer."""
+"""A job goes to its queue by its name, from any process: the money worker alone reaches the signer."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 import pytest
 
 from core.jobs import QUEUES
+from gpunex.celery import app
+from gpunex.routes import JOBS
 from tests.services import ROOT
 
 ROUTE = """
@@ -31,3 +33,18 @@ def test_a_web_process_sends_each_job_to_its_queue() -> None:
 def test_every_queue_has_a_worker(described: str) -> None:
     workers = re.findall(r'--queues"?,? "?([a-z,]+)', (ROOT / described).read_text())
     assert sorted(queue for worker in workers for queue in worker.split(",")) == sorted(QUEUES)
+
+
+def test_every_job_has_one_queue_and_says_so_in_one_place() -> None:
+    app.loader.import_default_modules()
+    registered = {name: task for name, task in app.tasks.items() if not name.startswith("celery.")}
+    assert sorted(name for names in JOBS.values() for name in names) == sorted(registered)
+    assert set(JOBS) == set(QUEUES)
+    # A task that names a queue, and a schedule that does, would be a second way: they win over the routes.
+    assert [name for name, task in registered.items() if "queue" in vars(type(task))] == []
+    assert [entry for entry in app.conf.beat_schedule.values() if "queue" in entry["options"]] == []
+
+
+def test_what_reaches_the_signer_or_the_books_of_payouts_is_the_money_workers() -> None:
+    money = {name for name in app.tasks if name.startswith(("billing.payout", "billing.bank_"))}
+    assert money and money <= set(JOBS["money"])
