@@ -54,6 +54,12 @@ class DepositsArePosted(_Books):
     name = "billing.deposits"
 
 
+class AdjustmentsAreAgreed(_Books):
+    """An adjustment by hand moves exactly what two people agreed on."""
+
+    name = "billing.adjustments"
+
+
 class DocumentsHaveNoGaps(Invariant):
     """Receipts and statements are numbered 1 to n in each series. A gap is for people to explain; it stops no payout."""
 

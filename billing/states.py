@@ -90,6 +90,8 @@ DEPOSIT = Moves(
 
 DEPOSIT_CLAIM = Moves("state", {"open": {"credited", "declined"}, "credited": set(), "declined": set()})
 
+ADJUSTMENT = Moves("state", {"proposed": {"posted", "refused"}, "posted": set(), "refused": set()})
+
 HOLD = Moves("state", {"open": {"captured", "released"}, "captured": set(), "released": set()})
 
 DESTINATION = Moves("state", {"active": {"replaced"}, "replaced": set()})

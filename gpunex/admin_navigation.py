@@ -53,6 +53,8 @@ GROUPS: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
             (_("Transfers"), "swap_horiz", "billing.transfer"),
             (_("Holds"), "lock_clock", "billing.hold"),
             (_("Spend limits"), "price_check", "billing.spendlimit"),
+            (_("Adjustments"), "balance", "billing.adjustment"),
+            (_("Audit trail"), "history", "billing.auditentry"),
             (_("Payout destinations"), "wallet", "billing.destination"),
             (_("Payout switches"), "toggle_on", "billing.payoutswitch"),
         ),

@@ -38,6 +38,7 @@ INVARIANTS: list[str] = [
     "billing.invariants.EarningLinesAddUp",
     "billing.invariants.CheckpointsAddUp",
     "billing.invariants.DepositsArePosted",
+    "billing.invariants.AdjustmentsAreAgreed",
     "billing.invariants.DocumentsHaveNoGaps",
     "billing.invariants.BankIsPosted",
     "billing.invariants.TreasuryIsOnChain",

@@ -34,12 +34,13 @@ from billing.models import (
     Transfer,
 )
 from billing.rails.base import masked
+from billing.states import PAYOUT
 from core import clock
 from core.admin import ReadOnlyAdmin, ReadOnlyInline
 from core.errors import DomainError
 from core.forms import add_domain_error
 from core.money import format_usdc
-from core.verbs import ConfirmForm, Verb, VerbsAdmin
+from core.verbs import ConfirmForm, ReasonForm, Verb, VerbsAdmin
 
 
 class _Amount:
@@ -200,7 +201,7 @@ class PayoutRunAdmin(ReadOnlyAdmin):
         form = PlanForm(request.POST or None, initial={"as_of": now.date()})
         if request.method == "POST" and form.is_valid():
             try:
-                runs = services.payouts_run(as_of=form.cleaned_data["as_of"], now=now)
+                runs = services.payouts_run(as_of=form.cleaned_data["as_of"], now=now, actor=_staff(request))
             except DomainError as error:
                 add_domain_error(form, error)
             else:
@@ -215,14 +216,41 @@ class AttemptInline(ReadOnlyInline):
     fields = ("n", "state", "signature", "last_valid_block_height", "context_slot", "sends", "error", "fee_lamports")
 
 
+def _cancel(payout: Payout, actor: User, values: dict[str, Any]) -> object:
+    return services.payout_cancel(payout=payout, reason=values["reason"], actor=actor, now=clock.now())
+
+
+def _resolve(payout: Payout, actor: User, values: dict[str, Any]) -> str:
+    found = services.payout_resolve(payout=payout, actor=actor, reason=values["reason"], now=clock.now())
+    return str(found.status)
+
+
 @admin.register(Payout)
-class PayoutAdmin(_Amount, _To, ReadOnlyAdmin):
+class PayoutAdmin(_Amount, _To, VerbsAdmin):
     list_display = ("created_at", "party", "usdc", "rail", "to", "status", "note", "settled_at")
     list_filter = ("status", "rail", "run__kind")
     search_fields = ("id", "party__handle", "=address", "attempts__signature", "bank_lines__end_to_end_id")
     list_select_related = ("party",)
     ordering = ("-created_at",)
-    actions = ("approve", "cancel", "resolve")
+    actions = ("approve",)
+    verbs = (
+        Verb(
+            "cancel",
+            _("Cancel (back to payable)"),
+            _cancel,
+            lambda payout: not PAYOUT.final(payout.status),
+            ReasonForm,
+            _("Refused while a signed transaction or the bank may still pay it."),
+        ),
+        Verb(
+            "resolve",
+            _("Unknown: look again, act only on proof"),
+            _resolve,
+            lambda payout: payout.status == Payout.Status.UNKNOWN,
+            ReasonForm,
+            _("Both nodes are asked once more. Nothing moves without proof."),
+        ),
+    )
     inlines = (AttemptInline, LineInline)
     readonly_fields = ("to",)
     fields = (
@@ -235,30 +263,8 @@ class PayoutAdmin(_Amount, _To, ReadOnlyAdmin):
     def approve(self, request: HttpRequest, chosen: QuerySet[Payout]) -> None:
         _approve(request, chosen)
 
-    @admin.action(description=_("Cancel (back to payable)"), permissions=["cancel"])
-    def cancel(self, request: HttpRequest, chosen: QuerySet[Payout]) -> None:
-        for payout in chosen:
-            try:
-                reason = "cancelled in the admin"
-                services.payout_cancel(payout=payout, reason=reason, actor=_staff(request), now=clock.now())
-            except DomainError as error:
-                messages.error(request, f"{payout}: {error.message}")
-
-    @admin.action(description=_("Unknown: look again, act only on proof"), permissions=["cancel"])
-    def resolve(self, request: HttpRequest, chosen: QuerySet[Payout]) -> None:
-        for payout in chosen:
-            try:
-                reason = "looked again from the admin"
-                found = services.payout_resolve(payout=payout, actor=_staff(request), reason=reason, now=clock.now())
-                messages.success(request, f"{payout}: {found.status}")
-            except DomainError as error:
-                messages.error(request, f"{payout}: {error.message}")
-
     def has_approve_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("billing.add_payoutapproval")
-
-    def has_cancel_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("billing.change_payout")
 
 
 @admin.register(PayoutSwitch)

@@ -30,6 +30,7 @@ KINDS: dict[str, str | Promise] = {
     "withdrawal_reserved": _("Withdrawal"),
     "withdrawal_cancelled": _("Withdrawal that was cancelled"),
     "usage": _("GPU usage"),
+    "adjustment": _("Adjustment"),
 }
 
 

@@ -1,4 +1,6 @@
 from billing.models.account import SOL, USDC, Account
+from billing.models.adjustment import Adjustment
+from billing.models.audit import AuditEntry
 from billing.models.bank import BankDecision, BankEntry, BankFile, BankLine, BankMessage, Disclosure
 from billing.models.claim import DepositClaim
 from billing.models.deposit import Deposit, DepositIntent, ForeignPayment, ReaderCursor
@@ -25,6 +27,8 @@ __all__ = [
     "SOL",
     "USDC",
     "Account",
+    "Adjustment",
+    "AuditEntry",
     "BalanceCheckpoint",
     "BankDecision",
     "BankEntry",

@@ -40,6 +40,7 @@ class Account(models.Model):
         TRADING = "trading", _("Currency trading")
         BANK = "bank", _("Bank account")
         BANK_CHARGES = "bank_charges", _("Bank charges")
+        ADJUSTMENTS = "adjustments", _("Adjustments by hand")
 
     LIVE_KINDS = (Kind.CUSTOMER, Kind.PROVIDER_PAYABLE, Kind.PAYOUT_IN_FLIGHT)
 

@@ -39,6 +39,7 @@ class Transfer(BaseModel):
         WITHDRAWAL_RESERVED = "withdrawal_reserved"
         WITHDRAWAL_CANCELLED = "withdrawal_cancelled"
         DEPOSIT_CLAIMED = "deposit_claimed"
+        ADJUSTMENT = "adjustment"
 
     source = models.CharField(max_length=160, unique=True)
     kind = models.CharField(max_length=24, choices=Kind)

@@ -22,18 +22,22 @@ WORDS: dict[str, str | Promise] = {
     Transfer.Kind.WITHDRAWAL_RESERVED.value: _("Withdrawal"),
     Transfer.Kind.WITHDRAWAL_CANCELLED.value: _("Withdrawal that was cancelled"),
     Transfer.Kind.DISPUTE.value: _("Given back after a dispute"),
+    Transfer.Kind.ADJUSTMENT.value: _("Adjustment"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One change of a customer's balance; ``source`` says of what (``usage:<rental>:<n>``, ``deposit:<signature>:…``)."""
+    """One change of a customer's balance; ``source`` says of what (``usage:<rental>:<n>``, ``deposit:<signature>:…``).
+
+    ``note``: why somebody adjusted it by hand; empty for everything else."""
 
     at: datetime
     kind: str
     amount_micro: int
     source: str
     transfer_id: UUID
+    note: str = ""
 
     @property
     def words(self) -> str:
@@ -46,12 +50,19 @@ def customer_history(party: Party, *, cursor: str = "") -> tuple[list[HistoryRow
     if cursor:
         (before,) = cursor_decode(cursor, scope=SCOPE)
         rows = rows.filter(pk__lt=before)
-    found = list(rows.select_related("transfer").order_by("-pk")[: PAGE + 1])
+    found = list(rows.select_related("transfer__adjustment").order_by("-pk")[: PAGE + 1])
     following = cursor_encode([found[PAGE - 1].pk], scope=SCOPE) if len(found) > PAGE else None
-    return [
-        HistoryRow(row.transfer.effective_at, row.transfer.kind, row.amount, row.transfer.source, row.transfer_id)
-        for row in found[:PAGE]
-    ], following
+    return [_row(posting) for posting in found[:PAGE]], following
+
+
+def _row(posting: Posting) -> HistoryRow:
+    about = posting.transfer
+    return HistoryRow(about.effective_at, about.kind, posting.amount, about.source, about.pk, adjustment_reason(about))
+
+
+def adjustment_reason(transfer: Transfer) -> str:
+    """Why somebody adjusted a balance by this transfer; empty for every other one. Load it with ``transfer__adjustment``."""
+    return transfer.adjustment.reason if hasattr(transfer, "adjustment") else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,13 @@ SELECT coalesce((SELECT sum(p.amount) FROM billing_posting p JOIN billing_accoun
                  WHERE a.kind = 'suspense' AND a.asset = 'USDC'), 0),
        coalesce((SELECT sum(amount_micro) FROM billing_deposit WHERE state = 'suspense'), 0)
 """
+# Both ways: no such transfer without an agreed adjustment, and none that moved anything else.
+_ADJUSTMENTS = """
+SELECT t.source, p.amount, j.amount_micro FROM billing_transfer t
+LEFT JOIN billing_adjustment j ON j.transfer_id = t.id AND j.state = 'posted' AND j.proposed_by_id <> j.decided_by_id
+LEFT JOIN billing_posting p ON p.transfer_id = t.id AND p.account_id = j.account_id
+WHERE t.kind = 'adjustment' AND p.amount IS DISTINCT FROM j.amount_micro OR t.kind = 'adjustment' AND j.id IS NULL
+"""
 _SERIES = """
 SELECT s.name, s.last, count(d.id), coalesce(min(d.number), 1), coalesce(max(d.number), 0) FROM billing_documentseries s
 LEFT JOIN billing_document d ON d.series_id = s.name GROUP BY s.name, s.last
@@ -159,6 +166,13 @@ def deposits_drifted() -> list[Finding]:
     return found + ([("suspense", f"the books say {books}, its deposits {waiting}")] if books != waiting else [])
 
 
+def adjustments_drifted() -> list[Finding]:
+    return [
+        (f"transfer {source}", f"moved {moved}, two people agreed on {agreed}")
+        for source, moved, agreed in _rows(_ADJUSTMENTS)
+    ]
+
+
 def series_broken() -> list[Finding]:
     return [
         (f"series {name}", f"stands at {last}, but has {count} documents from {first} to {highest}")
@@ -174,6 +188,7 @@ CHECKS: dict[str, Callable[[], list[Finding]]] = {
     "billing.earning_lines": lines_drifted,
     "billing.checkpoints": checkpoints_drifted,
     "billing.deposits": deposits_drifted,
+    "billing.adjustments": adjustments_drifted,
     "billing.bank": bank_drifted,
 }
 

@@ -18,6 +18,7 @@ from django.db.models import Max, Min, Sum
 from billing.euros import format_reference
 from billing.models import USDC, Account, Document, Payout, Posting, Transfer
 from billing.periods import day_starts
+from billing.selectors.history import adjustment_reason
 from core.money import format_cents
 
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
@@ -54,9 +55,10 @@ _EARNED = (Transfer.Kind.EARNINGS_MATURED, Transfer.Kind.SERVICE_CREDIT, Transfe
 
 _MONTH = """
 SELECT t.kind, l.rental_id, min(l.gpu_model), max(l.gpus), min(t.effective_at), max(t.effective_at), sum(p.amount)::bigint,
-    min(coalesce(d.signature, c.signature)), min(t.source)
+    min(coalesce(d.signature, c.signature)), min(t.source), min(j.reason)
 FROM billing_posting p JOIN billing_transfer t ON t.id = p.transfer_id
 LEFT JOIN billing_deposit d ON d.transfer_id = t.id LEFT JOIN billing_deposit c ON c.claim_transfer_id = t.id
+LEFT JOIN billing_adjustment j ON j.transfer_id = t.id
 LEFT JOIN LATERAL (
     SELECT e.rental_id, min(e.gpu_model) AS gpu_model, count(DISTINCT e.gpu_id) AS gpus FROM billing_earningline e
     WHERE e.transfer_id = t.id GROUP BY e.rental_id ORDER BY e.rental_id LIMIT 1
@@ -91,7 +93,7 @@ def payout_lines(payout: Payout) -> PayoutLines:
     bounds: dict[str, Any] = {"account": account.pk, "after": after, "before": reserve.pk, "party": payout.party_id}
     lines = _earnings({**bounds, "since": since or BEGINNING, "until": until})
     others = postings.filter(pk__gt=after, pk__lt=reserve.pk).exclude(transfer__kind__in=_EARNED)
-    lines += [_other(each) for each in others.select_related("transfer").order_by("pk")]
+    lines += [_other(each) for each in others.select_related("transfer__adjustment").order_by("pk")]
     carried = brought + sum(line["amount_micro"] for line in lines) - payout.amount_micro
     if brought:
         lines.insert(0, {"kind": "brought_forward", "amount_micro": brought})
@@ -137,7 +139,9 @@ def _other(posting: Posting) -> Line:
     at = posting.transfer.effective_at.isoformat()
     reference = posting.transfer.source
     kind = posting.transfer.kind
-    return {"kind": kind, "from": at, "until": at, "reference": reference, "amount_micro": posting.amount}
+    line: Line = {"kind": kind, "from": at, "until": at, "reference": reference, "amount_micro": posting.amount}
+    reason = adjustment_reason(posting.transfer)
+    return line | {"name": reason} if reason else line
 
 
 def month_lines(account: Account, start: date, end: date, previous: Document | None) -> list[Line]:
@@ -164,11 +168,13 @@ def _moved(
     amount: int,
     signature: str | None,
     source: str,
+    reason: str | None,
 ) -> Line:
     line: Line = {"kind": kind, "from": first.isoformat(), "until": last.isoformat(), "amount_micro": amount}
     if rental is not None:
         return line | {"rental": str(rental), "model": model, "gpus": gpus}
-    return line | {"reference": signature or source}
+    line |= {"reference": signature or source}
+    return line | {"name": reason} if reason else line
 
 
 def balance_before(account: Account, at: date) -> int:

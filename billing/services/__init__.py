@@ -1,3 +1,5 @@
+from billing.services.adjustments import adjustment_confirm, adjustment_propose, adjustment_refuse
+from billing.services.audit import audit_record
 from billing.services.bank.account import BankUnavailable, schemes_offered
 from billing.services.bank.decisions import bank_decision_confirm, bank_decision_propose
 from billing.services.bank.disclosures import bank_message_show, destination_show
@@ -60,6 +62,10 @@ __all__ = [
     "UsageAnswer",
     "UsageInput",
     "account_open",
+    "adjustment_confirm",
+    "adjustment_propose",
+    "adjustment_refuse",
+    "audit_record",
     "bank_decision_confirm",
     "bank_decision_propose",
     "bank_file_approve",

@@ -20,6 +20,7 @@ from billing.chain.addresses import PROBLEM_TEXTS, DestinationRefused, address_c
 from billing.chain.wallets import signature_is_valid, transaction_signature
 from billing.models import Account, Deposit, DepositClaim, Transfer
 from billing.models.claim import RIVALS_WAIT
+from billing.services.audit import audit_record
 from billing.services.bank.staff import reason_check, staff_check
 from billing.services.challenges import challenge_text
 from billing.services.ledger.accounts import account_open
@@ -137,6 +138,7 @@ def claim_propose(*, claim: DepositClaim, reason: str, actor: User, now: datetim
             raise Conflict("It is proposed already; somebody else has to confirm it.")
         _suspended(row)
         DepositClaim.objects.filter(pk=row.pk).update(proposed_by=actor, proposed_at=now, reason=reason)
+        _audit("claim_propose", row, actor, now, proposed=True, reason=reason)
     log.info("claim_proposed", claim=str(row.pk), actor=str(actor.pk))
     row.refresh_from_db()
     return row
@@ -158,6 +160,7 @@ def claim_confirm(*, claim: DepositClaim, actor: User, now: datetime) -> Deposit
                 raise Denied("You have proposed this; somebody else has to confirm it.")
             if now < row.created_at + RIVALS_WAIT:
                 raise Conflict(f"Others may claim it until {row.created_at + RIVALS_WAIT:%Y-%m-%d %H:%M} UTC.")
+            _audit("claim_confirm", row, actor, now, state="credited", reason=row.reason)
             return _credit(row, _suspended(row), now, actor=actor)
     except _Gone:
         raise Conflict("The deposit is somebody's by now.") from None
@@ -172,8 +175,18 @@ def claim_decline(*, claim: DepositClaim, reason: str, actor: User, now: datetim
     reason = reason_check(reason)
     with transaction.atomic():
         row = _for_staff(claim)
+        _audit("claim_decline", row, actor, now, state="declined", reason=reason)
         _decline(row, now, reason=reason, actor=actor)
     return row
+
+
+def _audit(verb: str, claim: DepositClaim, actor: User, now: datetime, *, reason: str, **after: object) -> None:
+    """Before it is carried out: the claim is still what it was."""
+    before = {"state": claim.state, "proposed": claim.proposed_by_id is not None}
+    after = {"transaction": claim.signature, **after}
+    audit_record(
+        verb=verb, subject=claim, actor=actor, before=before, after=after, reason=reason, party=claim.party, now=now
+    )
 
 
 class _Gone(Exception):

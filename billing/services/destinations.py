@@ -15,7 +15,9 @@ from billing.chain.wallets import signature_is_valid
 from billing.models import Destination, DestinationChallenge, Purpose, Rail
 from billing.rails import RAILS
 from billing.rails.base import masked
+from billing.selectors.payouts import destination_shown
 from billing.selectors.policies import policy_value
+from billing.services.audit import audit_record
 from billing.services.bank.account import our_account
 from billing.services.challenges import challenge_text
 from billing.services.network import Network, NetworkUnavailable, network
@@ -148,6 +150,10 @@ def _replace(
             usable_from=usable_from,
             created_at=now,
         )
+        before = {"rail": active.rail, "to": destination_shown(active)} if active else {}
+        after = {"purpose": made.purpose, "rail": rail, "to": destination_shown(made), "usable_from": usable_from}
+        who = f"party:{party.pk}"
+        audit_record(verb="destination_set", subject=made, actor=who, before=before, after=after, party=party, now=now)
         _tell(made, now)
     return made
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.conf import settings
+from django.db import transaction
 
 from billing import policies
 from billing.fees import BASIS_POINTS
 from billing.models import FeeRate, PolicyRow
+from billing.selectors.policies import fee_bps_at, policy_value
+from billing.services.audit import audit_record
+from core import clock
 from core.errors import Denied, Invalid
 from core.states import actor_name
 
@@ -24,9 +28,14 @@ def policy_set(*, name: str, value: int, valid_from: datetime, actor: object | N
         raise Invalid.field("value", found=value, allowed="a whole number from 0")
     if name == "automatic_release" and value and not settings.DEMO:
         raise Denied("Payouts are released by two people; only demo mode releases them by itself.")
-    row, _ = PolicyRow.objects.get_or_create(
-        name=name, valid_from=valid_from, defaults={"value": value, "set_by": actor_name(actor)}
-    )
+    with transaction.atomic():
+        before = {"value": policy_value(name, valid_from)}
+        row, made = PolicyRow.objects.get_or_create(
+            name=name, valid_from=valid_from, defaults={"value": value, "set_by": actor_name(actor)}
+        )
+        if made:
+            after = {"name": name, "value": value, "valid_from": valid_from}
+            audit_record(verb="policy_set", subject=row, actor=actor, before=before, after=after, now=clock.now())
     return row
 
 
@@ -46,4 +55,9 @@ def fee_rate_set(*, bps: int, valid_from: datetime, now: datetime, actor: object
         raise Invalid.field("bps", found=bps, allowed=f"0 to {BASIS_POINTS}")
     if valid_from < now:
         raise Invalid.field("valid_from", found=valid_from.isoformat(), allowed="an instant that is not past")
-    return FeeRate.objects.create(bps=bps, valid_from=valid_from, set_by=actor_name(actor))
+    with transaction.atomic():
+        before = {"bps": fee_bps_at(valid_from)}
+        rate = FeeRate.objects.create(bps=bps, valid_from=valid_from, set_by=actor_name(actor))
+        after = {"bps": bps, "valid_from": valid_from}
+        audit_record(verb="fee_rate_set", subject=rate, actor=actor, before=before, after=after, now=now)
+    return rate

@@ -85,7 +85,7 @@ class PayoutPageSerializer(serializers.Serializer[Any]):
 
 
 class HistoryRowSerializer(serializers.Serializer[Any]):
-    """``what``: in words; ``of``: the job's name or the receipt's number, empty where there is none."""
+    """``what``: in words; ``of``: the job's name, the receipt's number or why it was adjusted, empty where there is none."""
 
     at = serializers.DateTimeField()
     kind = serializers.CharField()

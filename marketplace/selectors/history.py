@@ -18,7 +18,7 @@ from marketplace.models.rental import CREDIT_PREFIX, HOLD_PREFIX
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """``what``: in words; ``of``: the job's name, the receipt's number, empty where there is none; ``url``: where it is."""
+    """``what``: in words; ``of``: the job's name, the receipt's number, why it was adjusted; ``url``: where it is."""
 
     at: datetime
     kind: str
@@ -37,7 +37,7 @@ def history_told(rows: Sequence[HistoryRow]) -> list[Told]:
 
 
 def _told(row: HistoryRow, job: Job | None, receipt: ReceiptKey | None) -> Told:
-    of, url = "", ""
+    of, url = row.note, ""
     if job is not None:
         of, url = _name(job), reverse("marketplace_job", args=[job.pk])
     elif receipt is not None:

@@ -47,7 +47,7 @@ class Command(BaseCommand):
 
     def _run(self, options: dict[str, Any]) -> None:
         now = clock.now()
-        runs = payouts_run(as_of=options["as_of"] or now.date(), now=now)
+        runs = payouts_run(as_of=options["as_of"] or now.date(), now=now, actor=COMMAND_LINE)
         deadline = time.monotonic() + options["wait"]
         # Only looking: whoever releases and signs is somebody else.
         while time.monotonic() < deadline and self._open(runs):

@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from accounts.models import Party, User
 from billing.models import Account, BankDecision, BankEntry, BankLine, BankMessage
 from billing.rails import RAILS
+from billing.services.audit import audit_record
 from billing.services.bank.booking import entry_post, line_absent, line_return, line_settle
 from billing.services.bank.files import bank_lock
 from billing.services.bank.messages import payees_lock
@@ -52,7 +53,9 @@ def bank_decision_propose(
         raise Invalid.field("entry", found=str(entry or ""), allowed=allowed)
     decision = BankDecision(verdict=verdict, line=line, entry=entry, reason=reason, proposed_by=actor, created_at=now)
     _check(decision, now)
-    decision.save(force_insert=True)
+    with transaction.atomic():
+        decision.save(force_insert=True)
+        _audit("bank_decision_propose", decision, actor, now)
     log.info("bank_decision_proposed", decision=str(decision.pk), verdict=verdict, actor=str(actor.pk))
     return decision
 
@@ -77,12 +80,31 @@ def bank_decision_confirm(*, decision: BankDecision, actor: User, now: datetime)
                 raise Denied("You have proposed this; somebody else has to confirm it.")
             _check(row, now)
             BankDecision.objects.filter(pk=row.pk).update(confirmed_by=actor, confirmed_at=now)
+            _audit("bank_decision_confirm", row, actor, now)
             _act(row, actor, now)
     except IntegrityError as error:
         raise Conflict("This line or entry has been decided meanwhile.") from error
     log.warning("bank_decision_confirmed", decision=str(row.pk), verdict=row.verdict, actor=str(actor.pk))
     row.refresh_from_db()
     return row
+
+
+def _audit(verb: str, decision: BankDecision, actor: User, now: datetime) -> None:
+    """Before it is carried out: line and entry are still what they were."""
+    line, entry = decision.line, decision.entry
+    before = {"line": line and line.state, "entry": entry and entry.state}
+    after = {"verdict": decision.verdict, "line": line and line.end_to_end_id, "entry": entry and str(entry.pk)}
+    party = line.payout.party if line else None
+    audit_record(
+        verb=verb,
+        subject=decision,
+        actor=actor,
+        before=before,
+        after=after,
+        reason=decision.reason,
+        party=party,
+        now=now,
+    )
 
 
 def _payees(line: BankLine | None) -> list[Party]:

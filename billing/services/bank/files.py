@@ -19,6 +19,7 @@ from billing.rails import RAILS
 from billing.rails.base import FileRefused, Payment, PaymentOrder
 from billing.selectors.integrity import drift_first
 from billing.selectors.payouts import payouts_frozen
+from billing.services.audit import audit_record
 from billing.services.bank.account import our_account
 from billing.services.bank.staff import staff_check
 from billing.services.payouts.runs import SWITCH_LOCK
@@ -84,6 +85,7 @@ def bank_file_approve(*, file: BankFile, actor: User, now: datetime) -> BankFile
         if row.made_by_id == actor.pk:
             raise Denied("You have made this file; somebody else has to approve it.")
         BankFile.objects.filter(pk=row.pk).update(approved_by=actor, approved_at=now)
+        _audit("bank_file_approve", row, actor, now, approved=True)
     log.info("bank_file_approved", file=row.message_id, actor=str(actor.pk))
     row.refresh_from_db()
     return row
@@ -167,8 +169,15 @@ def _make(scheme: str, actor: User, now: datetime) -> BankFile:
             created_at=now,
         )
         PAYOUT.move(payout, to=Payout.Status.SUBMITTED, actor=actor, reason=f"in {file.message_id}", at=now)
+    _audit("bank_file_make", file, actor, now, approved=False)
     log.info("bank_file_made", file=file.message_id, lines=len(ready), cents=file.control_cents, actor=str(actor.pk))
     return file
+
+
+def _audit(verb: str, file: BankFile, actor: User, now: datetime, *, approved: bool) -> None:
+    before = {"approved": False} if approved else {}
+    after = {"lines": file.line_count, "cents": file.control_cents, "currency": file.currency, "approved": approved}
+    audit_record(verb=verb, subject=file, actor=actor, before=before, after=after, now=now)
 
 
 def _payment(payout: Payout, n: int) -> Payment:

@@ -19,6 +19,7 @@ from accounts.models import Party, User
 from billing.models import Account, BankEntry, BankFile, BankLine, BankMessage
 from billing.rails import RAILS
 from billing.rails.base import BookedEntry, Direction, FileRefused, LineReport, Statement, StatusReport, Verdict, masked
+from billing.services.audit import audit_record
 from billing.services.bank.account import our_account
 from billing.services.bank.booking import line_reject, line_return, line_settle
 from billing.services.bank.files import bank_lock
@@ -58,6 +59,8 @@ def bank_message_import(*, data: bytes, scheme: str, actor: User, now: datetime)
             return earlier
         intake = _Intake(scheme, data, actor, now)
         message = intake.report(found) if isinstance(found, StatusReport) else intake.statements(found)
+        after = {"name": message.name, "outcome": message.outcome}
+        audit_record(verb="bank_message_import", subject=message, actor=actor, before={}, after=after, now=now)
     log.info("bank_message_imported", name=message.name, kind=message.kind, outcome=message.outcome)
     return message
 

@@ -18,6 +18,7 @@ from billing.euros import (
 )
 from billing.models import EurRate
 from billing.selectors.rates import eur_rate_latest
+from billing.services.audit import audit_record
 from billing.services.bank.staff import staff_check
 from core import jobs
 from core.errors import Conflict, Denied, Invalid
@@ -41,14 +42,16 @@ def eur_rate_enter(*, reference: str, source: str, published_at: datetime, actor
         raise Invalid.field("source", found=source, allowed="where it was published")
     _check_age(published_at, now)
     _check_change(reference_micro)
-    rate = EurRate.objects.create(
-        reference_micro=reference_micro,
-        margin_bps=MARGIN_BPS,
-        source=source[:120],
-        published_at=published_at,
-        entered_by=actor,
-        created_at=now,
-    )
+    with transaction.atomic():
+        rate = EurRate.objects.create(
+            reference_micro=reference_micro,
+            margin_bps=MARGIN_BPS,
+            source=source[:120],
+            published_at=published_at,
+            entered_by=actor,
+            created_at=now,
+        )
+        _audit("eur_rate_enter", rate, actor, now, confirmed=False)
     log.info("eur_rate_entered", rate=str(rate.pk), reference_micro=reference_micro, actor=str(actor.pk))
     return rate
 
@@ -73,10 +76,17 @@ def eur_rate_confirm(*, rate: EurRate, actor: User, now: datetime) -> EurRate:
         _check_age(row.published_at, now)
         _check_change(row.reference_micro)
         EurRate.objects.filter(pk=row.pk).update(confirmed_by=actor, confirmed_at=now)
+        _audit("eur_rate_confirm", row, actor, now, confirmed=True)
         jobs.enqueue("billing.bank_runs_plan")
     log.info("eur_rate_confirmed", rate=str(row.pk), actor=str(actor.pk))
     row.refresh_from_db()
     return row
+
+
+def _audit(verb: str, rate: EurRate, actor: User, now: datetime, *, confirmed: bool) -> None:
+    before = {"confirmed": False} if confirmed else {}
+    after = {"reference_micro": rate.reference_micro, "published_at": rate.published_at, "confirmed": confirmed}
+    audit_record(verb=verb, subject=rate, actor=actor, before=before, after=after, reason=rate.source, now=now)
 
 
 def _check_age(published_at: datetime, now: datetime) -> None:

@@ -21,6 +21,7 @@ from billing.rails import RAILS
 from billing.selectors.integrity import drift_first
 from billing.selectors.payouts import cycle_of, destination_of, minimum_micro, payable_before
 from billing.selectors.rates import eur_rate_usable
+from billing.services.audit import audit_record
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.transfers import transfer_post
 from billing.services.payouts.runs import run_pause
@@ -33,7 +34,7 @@ from core.locks import lock_rows
 log = structlog.get_logger(__name__)
 
 
-def payouts_run(*, as_of: date, now: datetime) -> list[PayoutRun]:
+def payouts_run(*, as_of: date, now: datetime, actor: object | None = None) -> list[PayoutRun]:
     """Plan every run that is due on ``as_of`` (weekly: the last Monday; monthly: the last first business day).
 
     A period is planned once, however often this is called; a run that a crash left behind is planned to its end. Nothing
@@ -49,7 +50,12 @@ def payouts_run(*, as_of: date, now: datetime) -> list[PayoutRun]:
         # The older one first: it reserves what had matured by its own end.
         if (run.kind, run.period_start) not in {(period.kind, period.start) for period in due}:
             _run(Period(run.kind, run.period_start, run.period_end, run.period_end), as_of, now)
-    return [_run(period, as_of, now) for period in due]
+    runs = [_run(period, as_of, now) for period in due]
+    for run in runs:
+        with transaction.atomic():
+            after = {"run": str(run), "status": run.status, "payouts": run.payouts.count()}
+            audit_record(verb="payouts_run", subject=run, actor=actor, before={}, after=after, now=now)
+    return runs
 
 
 def payout_cycle_set(*, party: Party, kind: str, now: datetime) -> PayoutCycle:

@@ -16,8 +16,9 @@ from billing.chain.errors import RpcError
 from billing.chain.instructions import SIGNATURE_FEE_LAMPORTS, TOKEN_ACCOUNT_RENT_LAMPORTS
 from billing.models import Payout, PayoutApproval, PayoutRun, Rail, Transfer
 from billing.selectors.integrity import drift_first
-from billing.selectors.payouts import in_flight_total, payouts_frozen
+from billing.selectors.payouts import destination_shown, in_flight_total, payouts_frozen
 from billing.selectors.policies import policy_value
+from billing.services.audit import Facts, audit_record
 from billing.services.ledger.transfers import legs_of, transfer_post
 from billing.services.network import NetworkUnavailable, network
 from billing.services.payouts.runs import run_pause
@@ -92,6 +93,9 @@ def payout_approve(*, payout: Payout, approver: User, now: datetime) -> Payout:
             raise Conflict("You have approved this payout already; somebody else has to.")
         PayoutApproval.objects.create(payout=payout, approver=approver, binding=binding, created_at=now)
         agreed = PayoutApproval.objects.filter(payout=payout, binding=binding).values("approver").distinct().count()
+        payout_audit(
+            "payout_approve", payout, approver, now, before={"approvals": agreed - 1}, after={"approvals": agreed}
+        )
         if agreed >= APPROVALS_NEEDED:
             _release(payout, now, actor=approver)
             _release_run(payout.run, now)
@@ -117,7 +121,9 @@ def payout_cancel(*, payout: Payout, reason: str, now: datetime, actor: object |
                 now=now,
             )
             changes = {"closing_transfer": back}
+            before, after = {"status": payout.status}, {"status": Payout.Status.CANCELLED}
             PAYOUT.move(payout, to=Payout.Status.CANCELLED, actor=actor, reason=reason, at=now, changes=changes)
+            payout_audit("payout_cancel", payout, actor, now, before=before, after=after, reason=reason)
             if payout.is_withdrawal:
                 context = {"amount_micro": payout.amount_micro + payout.fee_micro}
                 url = "/billing/withdrawals/"
@@ -127,6 +133,16 @@ def payout_cancel(*, payout: Payout, reason: str, now: datetime, actor: object |
             "A signed transaction or a bank line of this payout may still pay it; it cannot be cancelled now."
         ) from error
     return payout
+
+
+def payout_audit(
+    verb: str, payout: Payout, actor: object | None, now: datetime, *, before: Facts, after: Facts, reason: str = ""
+) -> None:
+    """The audit trail's line about one payout."""
+    after = {"amount_micro": payout.amount_micro, "to": destination_shown(payout), **after}
+    audit_record(
+        verb=verb, subject=payout, actor=actor, before=before, after=after, reason=reason, party=payout.party, now=now
+    )
 
 
 def _obstacle(run: PayoutRun, now: datetime) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import structlog
+from django.db import transaction
 
 from accounts.models import User
 from billing.chain.errors import HistoryIncomplete, RpcError
@@ -12,6 +13,7 @@ from billing.chain.fate import Fate
 from billing.models import Payout, PayoutAttempt
 from billing.services.network import NetworkUnavailable, network
 from billing.services.payouts.advance import PayoutPass
+from billing.services.payouts.release import payout_audit
 from billing.services.payouts.settle import attempt_fail, payout_settle
 from core import jobs
 from core.errors import Conflict, Denied, Invalid
@@ -43,7 +45,11 @@ def payout_resolve(*, payout: Payout, actor: User, reason: str, now: datetime) -
         raise NetworkUnavailable(f"The chain gives no answer: {error}") from error
     finally:
         step.unclaim(now)
-    return Payout.objects.get(pk=payout.pk)
+    found = Payout.objects.select_related("party").get(pk=payout.pk)
+    with transaction.atomic():  # its own: the moves above are the chain's, each in its transaction
+        before, after = {"status": Payout.Status.UNKNOWN}, {"status": found.status}
+        payout_audit("payout_resolve", found, actor, now, before=before, after=after, reason=reason.strip())
+    return found
 
 
 def _act(step: PayoutPass, payout: Payout, actor: User, reason: str, now: datetime) -> None:

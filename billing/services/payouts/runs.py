@@ -8,6 +8,8 @@ import structlog
 from django.db import transaction
 
 from billing.models import Payout, PayoutRun, PayoutSwitch
+from billing.selectors.payouts import payouts_frozen
+from billing.services.audit import audit_record
 from billing.states import PAYOUT_RUN
 from core.errors import Invalid
 from core.locks import lock_name
@@ -48,4 +50,18 @@ def payouts_freeze(*, frozen: bool, reason: str, now: datetime, actor: object | 
     log.warning("payouts_switched", frozen=frozen, reason=reason)
     with transaction.atomic():
         lock_name(SWITCH_LOCK)
-        return PayoutSwitch.objects.create(frozen=frozen, reason=reason.strip()[:200], actor=actor_name(actor), at=now)
+        before = {"frozen": payouts_frozen() is not None}
+        switch = PayoutSwitch.objects.create(
+            frozen=frozen, reason=reason.strip()[:200], actor=actor_name(actor), at=now
+        )
+        after = {"frozen": frozen}
+        audit_record(
+            verb="payouts_freeze",
+            subject=switch,
+            actor=actor,
+            before=before,
+            after=after,
+            reason=reason.strip(),
+            now=now,
+        )
+        return switch
