@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,17 +10,30 @@ from pathlib import Path
 from bench.fleet import fleet
 from bench.heartbeat import heartbeat
 from bench.ledger import ledger
+from bench.meter import meter
+from bench.payout import payout
 from bench.report import Report
 from bench.start import start
 
-BENCHMARKS: dict[str, Callable[[], Report]] = {"heartbeat": heartbeat, "fleet": fleet, "start": start, "ledger": ledger}
+BENCHMARKS: dict[str, Callable[[], Report]] = {
+    "heartbeat": heartbeat,
+    "fleet": fleet,
+    "start": start,
+    "ledger": ledger,
+    "meter": meter,
+    "payout": payout,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bin/bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write one JSON object per benchmark, a line each")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="part of the work of meter and payout, for a quick look"
+    )
     options = parser.parse_args()
+    os.environ["BENCH_SCALE"] = str(options.scale)
     unknown = sorted(set(options.names) - set(BENCHMARKS))
     if unknown:
         parser.error(f"NAME: found {', '.join(unknown)}; allowed: {', '.join(BENCHMARKS)}")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,16 @@ class Report:
     def row(self) -> str:
         verdict = "ok" if self.ok else "MISSED"
         return f"{self.name:<12}{self.value:>10.3f} {self.unit:<8}{self.aim:<10}{verdict:<8}{self.work}"
+
+
+def size(whole: int) -> int:
+    """How large the work is: ``whole``, or the part of it that ``bin/bench --scale`` asks for."""
+    return max(1, round(whole * float(os.environ.get("BENCH_SCALE", "1"))))
+
+
+def chunks(items: Sequence[Item], length: int) -> Iterator[Sequence[Item]]:
+    """The items, so many at a time."""
+    return (items[start : start + length] for start in range(0, len(items), length))
 
 
 def median(values: list[float]) -> float:

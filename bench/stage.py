@@ -79,6 +79,7 @@ def stage() -> Iterator[Stage]:
             "DATA_DIR": str(folder / "files"),
             "LOG_LEVEL": "WARNING",
             "DJANGO_SETTINGS_MODULE": "gpunex.settings",
+            "PROCESS": "worker",
         }
         found = Stage(folder, postgres, environment)
         found.python("manage.py", "migrate", "--database", "owner", "--verbosity", "0")
