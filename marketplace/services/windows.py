@@ -27,28 +27,37 @@ log = structlog.get_logger(__name__)
 
 WINDOW = "15 minutes"
 
-# Windows are partitioned by day for 13 months: the bound by the rental's start lets PostgreSQL open a few of them, not all.
+# Windows are partitioned by day for 13 months. The last one of a rental is nearly always the one that the evidence falls into, or
+# the quarter before: each is one look at one partition, and coalesce goes no further than it has to. Only after a silence
+# is it searched for, between the rental's start and now, so that PostgreSQL opens a few partitions and not all. OFFSET 0
+# keeps the looks from being repeated wherever their answer is used.
 _EXTEND = """
 INSERT INTO marketplace_usagewindow AS kept (rental_id, starts_at, from_seconds, to_seconds, through_at)
-SELECT rental.id, date_bin(%(window)s::interval, evidence.at, 'epoch'::timestamptz),
-    coalesce(last.to_seconds, 0), evidence.seconds, evidence.at
+SELECT rental.id, evidence.quarter, last.to_seconds, evidence.seconds, evidence.at
 FROM marketplace_rental rental
 JOIN marketplace_attempt attempt ON attempt.id = rental.attempt_id
 CROSS JOIN LATERAL (
     SELECT least(attempt.confirmed_at, attempt.stop_requested_at) AS at,
+        date_bin(%(window)s::interval, least(attempt.confirmed_at, attempt.stop_requested_at), 'epoch'::timestamptz) AS quarter,
         least(floor(extract(epoch FROM least(attempt.confirmed_at, attempt.stop_requested_at) - rental.started_at))::bigint,
               attempt.confirmed_elapsed_s) AS seconds
 ) evidence
-LEFT JOIN LATERAL (
-    SELECT to_seconds FROM marketplace_usagewindow earlier
-    WHERE earlier.rental_id = rental.id
-        AND earlier.starts_at >= date_bin(%(window)s::interval, rental.started_at, 'epoch'::timestamptz)
-    ORDER BY starts_at DESC LIMIT 1
-) last ON true
+CROSS JOIN LATERAL (
+    SELECT coalesce(
+        (SELECT to_seconds FROM marketplace_usagewindow WHERE rental_id = rental.id AND starts_at = evidence.quarter),
+        (SELECT to_seconds FROM marketplace_usagewindow
+         WHERE rental_id = rental.id AND starts_at = evidence.quarter - %(window)s::interval),
+        (SELECT to_seconds FROM marketplace_usagewindow
+         WHERE rental_id = rental.id AND starts_at < evidence.quarter
+            AND starts_at >= date_bin(%(window)s::interval, rental.started_at, 'epoch'::timestamptz)
+         ORDER BY starts_at DESC LIMIT 1),
+        0) AS to_seconds
+    OFFSET 0
+) last
 WHERE rental.settled_at IS NULL AND rental.started_at IS NOT NULL
     AND attempt.confirmed_at IS NOT NULL AND attempt.confirmed_elapsed_s IS NOT NULL
     AND (%(only)s::uuid IS NULL OR rental.id = %(only)s::uuid)
-    AND evidence.seconds > coalesce(last.to_seconds, 0)
+    AND evidence.seconds > last.to_seconds
 ORDER BY rental.id
 ON CONFLICT (rental_id, starts_at) DO UPDATE
 SET to_seconds = greatest(kept.to_seconds, excluded.to_seconds), through_at = greatest(kept.through_at, excluded.through_at)
