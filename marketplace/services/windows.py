@@ -27,10 +27,10 @@ log = structlog.get_logger(__name__)
 
 WINDOW = "15 minutes"
 
-# Windows are partitioned by day for 13 months. The last one of a rental is nearly always the one that the evidence falls into, or
-# the quarter before: each is one look at one partition, and coalesce goes no further than it has to. Only after a silence
-# is it searched for, between the rental's start and now, so that PostgreSQL opens a few partitions and not all. OFFSET 0
-# keeps the looks from being repeated wherever their answer is used.
+# Windows are partitioned by day for 13 months. The last one of a rental is nearly always the one that the evidence falls
+# into, or the quarter before: each is one look at one partition, and coalesce goes no further than it has to. Only after a
+# silence is it searched for, between the rental's start and now, so that PostgreSQL opens a few partitions and not all.
+# OFFSET 0 keeps the looks from being repeated wherever their answer is used.
 _EXTEND = """
 INSERT INTO marketplace_usagewindow AS kept (rental_id, starts_at, from_seconds, to_seconds, through_at)
 SELECT rental.id, evidence.quarter, last.to_seconds, evidence.seconds, evidence.at
