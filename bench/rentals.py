@@ -64,17 +64,15 @@ def make(count: int, base: datetime) -> None:
     with redirect_stdout(StringIO()):
         machines_make(MACHINES, 8)
     machine, gpus = Machine.objects.order_by("pk").first(), list(Gpu.objects.all())
-    if machine is None:
-        raise AssertionError("machines were made just now")
+    model = gpus[0].model
+    if machine is None or model is None:
+        raise AssertionError("machines were made just now, of a known model")
     providers, customers = _providers(), _customers(count, base)
     job_fields = {"image": "bench", "gpu_count": 1, "max_rate_micro": RATE_MICRO, "disk_gb": 10, "status": "active"}
     limits = {"time_limit_s": 30 * 86_400, "disconnect_grace_s": 600, "max_attempts": 1, "queued_at": base}
     hold = pricing.hold_micro(rate_micro=RATE_MICRO, gpus=1)
     for numbers in chunks(range(count), ROWS):
-        jobs = [
-            Job(customer_id=customers[n % CUSTOMERS].owner_id, gpu_model=gpus[0].model, **job_fields, **limits)
-            for n in numbers
-        ]
+        jobs = [Job(customer=customers[n % CUSTOMERS].owner, gpu_model=model, **job_fields, **limits) for n in numbers]
         began = [base - timedelta(seconds=random.randrange(1, 900)) for _ in numbers]
         attempts = [
             Attempt(
@@ -87,7 +85,7 @@ def make(count: int, base: datetime) -> None:
             attempt.started_at = at
             rental = Rental(attempt=attempt, gpus=1, rate_micro=RATE_MICRO, fee_bps=1_000, started_at=at)
             rental.customer_id, rental.provider = attempt.job.customer_id, providers[n % PROVIDERS]
-            rental.gpu_model = gpus[0].model
+            rental.gpu_model = model
             # A renewal is due for one in so many; the others are covered for as long as this takes.
             rental.covered_micro = 3 * hold if n % RENEWED_EACH else hold
             rentals.append(rental)
