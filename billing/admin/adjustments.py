@@ -139,6 +139,7 @@ VERBS = {
     "adjustment_propose": _("Proposed an adjustment"),
     "adjustment_confirm": _("Confirmed an adjustment"),
     "adjustment_refuse": _("Refused an adjustment"),
+    "dispute_decide": _("Decided a dispute"),
     "claim_confirm": _("Confirmed whose a deposit is"),
     "claim_decline": _("Declined a claim on a deposit"),
     "claim_propose": _("Proposed whose a deposit is"),
@@ -157,6 +158,7 @@ VERBS = {
     "payouts_freeze": _("Froze or thawed payouts"),
     "payouts_run": _("Planned payout runs"),
     "policy_set": _("Set a policy"),
+    "spend_limits_set": _("Set a spend limit"),
 }
 
 

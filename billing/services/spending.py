@@ -18,6 +18,7 @@ from billing.selectors.spending import (
     spend_limits_of,
     spent_micro,
 )
+from billing.services.audit import audit_record
 from core.errors import Denied, InsufficientFunds, Invalid
 from core.locks import lock_name
 from core.money import MICRO, format_usdc
@@ -72,10 +73,14 @@ def spend_limits_set(
         looser = [period for period, amount in changed.items() if _looser(before.get(period), amount)]
         if looser and not reauthenticated:
             raise Denied(_("Raising a spend limit needs your password again."), code=REAUTHENTICATION_REQUIRED)
-        return [
+        made = [
             SpendLimit.objects.create(party=party, period=period, amount_micro=amount, set_by=actor, created_at=now)
             for period, amount in changed.items()
         ]
+        for row in made:
+            was, new = {f"{row.period}_micro": before.get(row.period)}, {f"{row.period}_micro": row.amount_micro}
+            audit_record(verb="spend_limits_set", subject=row, actor=actor, before=was, after=new, party=party, now=now)
+        return made
 
 
 def _looser(before: int | None, after: int | None) -> bool:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from accounts.models import Party, PartyMember, User
 from accounts.services import notification_send
-from billing.services import earnings_freeze, earnings_thaw, usage_reverse
+from billing.services import audit_record, earnings_freeze, earnings_thaw, usage_reverse
 from core.errors import Conflict, Denied, Invalid, NotFound
 from core.money import format_usdc
 from marketplace.models import Attempt, Dispute, Rental
@@ -100,6 +100,16 @@ def dispute_decide(*, dispute: Dispute, refund_micro: int, reason: str, actor: U
         }
         DISPUTE.move(
             dispute, to="granted" if refund_micro else "refused", actor=actor, reason=reason, at=now, changes=changes
+        )
+        audit_record(
+            verb="dispute_decide",
+            subject=dispute,
+            actor=actor,
+            before={"status": Dispute.Status.OPEN, "disputed_micro": dispute.disputed_micro},
+            after={"status": dispute.status, "refund_micro": refund_micro, "provider": dispute.provider.party.handle},
+            reason=reason,
+            party=dispute.customer,
+            now=now,
         )
         _tell(dispute, "dispute_decided", customer=dispute.customer, now=now)
         _tell(dispute, "dispute_decided_provider", customer=None, now=now)

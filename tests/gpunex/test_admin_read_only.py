@@ -37,6 +37,7 @@ VERBS = {
     "billing.destination": {"show"},
     "billing.eurrate": {"enter", "confirm"},
     "billing.payout": {"cancel", "resolve"},
+    "marketplace.dispute": {"grant", "refuse"},
     "providers.application": {"approve", "ask", "reject"},
     "providers.enrolmenttoken": {"revoke"},
     "providers.gpu": {"accept", "decline"},
