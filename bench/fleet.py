@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from bench.report import Report
-from bench.stage import ROOT, doorbell, stage, web, worker_and_beat
+from bench.stage import ROOT, Stage, doorbell, stage, web, worker_and_beat
 
 MACHINES = int(os.environ.get("BENCH_FLEET_MACHINES", "10000"))
 SECONDS = float(os.environ.get("BENCH_FLEET_SECONDS", "600"))
+CORES = os.cpu_count() or 1
 GPUS = 1
 SILENT = 100
 """The control: they stop after half a minute and must be found offline, or the sweep was not looking."""
@@ -34,11 +37,10 @@ sys.stdout.write(json.dumps({
 
 def fleet() -> Report:
     with stage() as on:
-        make = f"from bench.machines import make; make({MACHINES}, {GPUS})"
-        machines = on.python("manage.py", "shell", "-v0", "-c", make)
+        machines = json.dumps(_machines(on))
         on.analyze()
         with (
-            web(on) as port,
+            web(on, workers=CORES) as port,
             doorbell(on) as (bell_port, bell),
             worker_and_beat(on, queues="default,sweep"),
         ):
@@ -59,7 +61,7 @@ def fleet() -> Report:
         value=found["offline_falsely"],
         unit="machines",
         aim="<= 0",
-        work=f"{MACHINES} agents for {SECONDS:.0f} s, {SILENT} of them fall silent; one web worker, one doorbell",
+        work=f"{MACHINES} agents for {SECONDS:.0f} s, {SILENT} of them fall silent; {CORES} web workers, one doorbell",
         baseline="none",
         rounds=[],
         detail=found | met | {"doorbell_bytes_per_bell": round((most - before) / max(1, met["bells"]))},
@@ -70,6 +72,18 @@ def fleet() -> Report:
             set(met["statuses"]) == {"200"},
         ),
     )
+
+
+def _machines(on: Stage) -> list[dict[str, Any]]:
+    """Made by as many processes as there are processors."""
+    shares = [MACHINES // CORES + (number < MACHINES % CORES) for number in range(CORES)]
+
+    def share(number: int) -> list[dict[str, Any]]:
+        make = f"from bench.machines import make; make({shares[number]}, {GPUS}, part={number})"
+        return list(json.loads(on.python("manage.py", "shell", "-v0", "-c", make)))
+
+    with ThreadPoolExecutor(CORES) as makers:
+        return [machine for made in makers.map(share, range(CORES)) for machine in made]
 
 
 def _watched(agents: subprocess.Popen[str], machines: str, bell: int) -> tuple[str, int]:

@@ -91,10 +91,10 @@ def stage() -> Iterator[Stage]:
 
 
 @contextmanager
-def web(on: Stage) -> Iterator[int]:
-    """One granian worker as in production; yields its port."""
+def web(on: Stage, *, workers: int = 1) -> Iterator[int]:
+    """Granian as in production, with so many workers; yields its port."""
     port = free_port()
-    options = ["--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    options = ["--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port), "--workers", str(workers)]
     options += ["--blocking-threads", "4", "--backpressure", "64", "--no-ws", "gpunex.wsgi:application"]
     with running(on, "web", program("granian"), *options) as process:
         process.wait_until(lambda: _answers(f"http://127.0.0.1:{port}/readyz"))
