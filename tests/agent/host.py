@@ -115,7 +115,7 @@ class AgentHost:
         """Nothing of a test stays behind, however it ended."""
         if self.process is not None and self.process.poll() is None:
             self.kill()
-        if self.options["--runtime"] != "process" or not (self.state / "agent.sqlite3").exists():
+        if self.options["--runtime"] != "process" or not any((self.state / "jobs").glob("*")):
             return
         stop = [sys.executable, "-m", "agent", "stop-jobs", "--state", str(self.state), "--runtime", "process"]
         stopped = subprocess.run(
