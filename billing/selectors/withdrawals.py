@@ -18,6 +18,7 @@ class WithdrawalTerms:
     """What a customer can take back now, and on what terms, in micro-USDC. ``wallet`` None: none is proven."""
 
     available_micro: int
+    """Balance less holds; nothing at all where that is below zero."""
     held_micro: int
     under_way_micro: int
     minimum_micro: int
@@ -39,7 +40,7 @@ def withdrawal_terms(party: Party, now: datetime) -> WithdrawalTerms:
     """The terms that hold at ``now``."""
     balance, wallet = balance_of(party), destination_of(party, Purpose.WITHDRAWAL)
     return WithdrawalTerms(
-        available_micro=balance.available_micro,
+        available_micro=max(0, balance.available_micro),
         held_micro=balance.held_micro,
         under_way_micro=withdrawing_of(party),
         minimum_micro=policy_value("withdrawal_minimum_micro", now),

@@ -6,9 +6,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 
 from accounts.models import Party, User
+from accounts.selectors import party_of
 from accounts.services import notification_send
 from billing.models import Document
-from billing.services import deposit_intent_open, earnings_mature, payout_statement_issue, receipt_issue
+from billing.services import (
+    claim_evidence_open,
+    deposit_intent_open,
+    earnings_mature,
+    payout_statement_issue,
+    receipt_issue,
+    withdrawal_cancel,
+)
 from core import clock
 from marketplace.models import Job
 from marketplace.services import jobs_place
@@ -19,6 +27,7 @@ from tests.factories.cast import person
 from tests.factories.documents import deposited, destination_for, reserved, rules, settled
 from tests.factories.marketplace import Agent, job_new, listing_new, live_attempt, machine_new, provider_new
 from tests.factories.reliability import day_of_telemetry, fall_silent, week_of
+from tests.factories.withdrawals import withdrawal_wallet, withdrawing
 
 PUBLIC = [
     "/",
@@ -83,6 +92,7 @@ def build() -> Scene:
     customer = funded(people["ravi"], 25_000_000)
     intent = deposit_intent_open(party=customer, amount_micro=10_000_000, now=now)
     running, ended, waiting = _jobs(people["ravi"])
+    _money_back(people["ravi"])
     receipt = receipt_issue(deposit=deposited(people["ravi"], 4_000_000, at=now), now=now)
     statement = _paid_week(listing.machine.provider, customer)
     notification_send(kind="welcome", user=people["ravi"], context={}, url="/roles/", now=now)
@@ -105,6 +115,16 @@ def build() -> Scene:
         ],
     }
     return Scene(people, paths)
+
+
+def _money_back(customer: User) -> None:
+    """One withdrawal that can still be cancelled, one that was, and a claim that people look at."""
+    withdrawal_wallet(funded(customer, 20_000_000))
+    cancelled, _waiting = (withdrawing(customer, 5_000_000) for _number in range(2))
+    withdrawal_cancel(party=party_of(customer), payout_id=cancelled.pk, actor=customer, now=clock.now())
+    claim_evidence_open(
+        party=party_of(customer), signature="1" * 64, evidence="Withdrawal 4711 of the exchange.", now=clock.now()
+    )
 
 
 def _paid_week(provider: Provider, customer: Party) -> Document:
