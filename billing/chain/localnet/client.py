@@ -89,6 +89,10 @@ class LocalnetControl:
         """How often each method was called."""
         return dict(self._call("calls", endpoint=endpoint))
 
+    def faults_met(self) -> dict[str, int]:
+        """How often each fault came true, on both nodes, by "method kind"."""
+        return dict(self._call("met"))
+
     def _call(self, action: str, **fields: Any) -> Any:
         try:
             reply = self._http.post(self._url, json={"action": action} | fields)

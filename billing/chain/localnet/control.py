@@ -116,6 +116,10 @@ def _calls(network: Localnet, request: dict[str, Any]) -> Any:
     return dict(_node(network, request).calls)
 
 
+def _met(network: Localnet, request: dict[str, Any]) -> Any:
+    return dict(network.primary.faults.met + network.second.faults.met)
+
+
 ACTIONS: dict[str, Action] = {
     "facts": _facts,
     "tick": _tick,
@@ -132,6 +136,7 @@ ACTIONS: dict[str, Action] = {
     "fork": _fork,
     "heal": _heal,
     "calls": _calls,
+    "met": _met,
 }
 
 

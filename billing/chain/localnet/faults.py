@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -39,10 +39,14 @@ class Fault:
 
 
 class FaultPlan:
-    """Faults waiting for their call, in order. A method's own come before those for any method."""
+    """Faults waiting for their call, in order. A method's own come before those for any method.
+
+    ``met`` counts those that came true.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[Fault]] = {}
+        self.met: Counter[str] = Counter()
 
     def add(self, method: str, fault: Fault, times: int) -> None:
         self._waiting.setdefault(method, deque()).extend([fault] * times)
@@ -53,5 +57,7 @@ class FaultPlan:
     def take(self, method: str) -> Fault | None:
         for name in (method, ANY_METHOD):
             if self._waiting.get(name):
-                return self._waiting[name].popleft()
+                fault = self._waiting[name].popleft()
+                self.met[f"{method} {fault.kind}"] += 1
+                return fault
         return None

@@ -1,0 +1,87 @@
+"""A short torture on the test's own database, in a process of its own: workers are forked, and pytest has threads.
+
+    python -m tests.billing.torture_worker FOLDER SEED ROUNDS [GUARD]
+
+GUARD names what is taken away from the product first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpunex.settings")
+django.setup()
+
+from django.db import connection  # noqa: E402
+
+from billing.chain import fate  # noqa: E402
+from billing.management.torture.play import report, rounds_play  # noqa: E402
+from billing.management.torture.rounds import Tally, TortureFound  # noqa: E402
+from billing.management.torture.stage import TortureRefused  # noqa: E402
+from billing.services.payouts import advance  # noqa: E402
+from core import clock  # noqa: E402
+
+
+def _no_proof_of_expiry() -> None:
+    """What a node does not know is taken for expired."""
+    fate._doubt_of_expiry = lambda rpc, payout: None
+
+
+def _sent_before_it_is_written() -> None:
+    """The bytes go to the node before they are in the books."""
+    record = advance.PayoutPass.record
+
+    def hasty(self: Any, net: Any, payout: Any, unsigned: Any, signed: Any) -> Any:
+        net.primary.send(signed.raw, skip_preflight=True, preflight_commitment="finalized")
+        return record(self, net, payout, unsigned, signed)
+
+    advance.PayoutPass.record = hasty  # type: ignore[method-assign]
+
+
+def _settled_when_sent() -> None:
+    """What is in any block counts as final."""
+    seen = fate._seen
+
+    def hasty(rpc: Any, payout: Any) -> Any:
+        verdict = seen(rpc, payout)
+        if verdict is not None and verdict.fate is fate.Fate.PENDING:
+            record = rpc.transaction(payout.signature, commitment="confirmed")
+            if record is not None:
+                return fate.Verdict(fate.Fate.LANDED, "confirmed", record)
+        return verdict
+
+    fate._seen = hasty
+
+
+GUARDS: dict[str, Callable[[], None]] = {
+    "none": lambda: None,
+    "proof_of_expiry": _no_proof_of_expiry,
+    "written_before_sent": _sent_before_it_is_written,
+    "finality": _settled_when_sent,
+}
+
+
+def main(folder: str, seed: str, rounds: str, guard: str = "none") -> int:
+    GUARDS[guard]()
+    tally, began = Tally(), monotonic()
+    options: dict[str, Any] = {"seed": int(seed), "first": 0, "rounds": int(rounds), "tally": tally}
+    try:
+        rounds_play(Path(folder), now=clock.now(), say=lambda text: print(text, file=sys.stderr), **options)
+    except (TortureFound, TortureRefused) as error:
+        print(error)
+        return 1
+    for line in report(tally, seed=int(seed), seconds=monotonic() - began):
+        print(line)
+    connection.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
