@@ -4,7 +4,8 @@ ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /app
 COPY requirements.txt .
 RUN pip install --no-cache-dir --require-hashes -r requirements.txt \
-    && useradd --system --home-dir /data --create-home gpunex
+    && useradd --system --home-dir /data --create-home gpunex \
+    && install --directory --owner gpunex --mode 0700 /signing
 COPY manage.py ./
 COPY core core
 COPY agent_protocol agent_protocol

@@ -11,12 +11,22 @@ from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest
 
-from accounts.models import User
+from accounts.models import AccountChange, User
 from accounts.selectors import inbox_of
+from accounts.services.changes import account_change_record
 from accounts.services.mails import header_text, mail_queue
 from accounts.services.notifications import notification_send
 from accounts.services.users import party_open
 from core import clock
+
+CHANGES = {
+    "account/email/email_changed": AccountChange.What.EMAIL,
+    "account/email/password_reset": AccountChange.What.PASSWORD_RESET,
+    "mfa/email/totp_activated": AccountChange.What.SECOND_FACTOR,
+    "mfa/email/totp_deactivated": AccountChange.What.SECOND_FACTOR,
+    "mfa/email/recovery_codes_generated": AccountChange.What.SECOND_FACTOR,
+}
+"""allauth's notices that somebody else may hold the log-in from now on."""
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -48,6 +58,15 @@ class AccountAdapter(DefaultAccountAdapter):
             template_prefix, email, {"request": asked, "email": email, **ours, "current_site": site}
         )
         mail_queue(to=email, subject=message.subject, body=str(message.body), now=clock.now())
+
+    def send_notification_mail(
+        self, template_prefix: str, user: User, context: dict[str, Any] | None = None, email: str | None = None
+    ) -> None:
+        """A notice about a change is sent by allauth, and the change is remembered."""
+        super().send_notification_mail(template_prefix, user, context, email)
+        if what := CHANGES.get(template_prefix):
+            former = (email or "") if what == AccountChange.What.EMAIL else ""
+            account_change_record(user=user, what=what, former_email=former, now=clock.now())
 
     def format_email_subject(self, subject: str) -> str:
         return header_text(f"{subject} · GPUnex")

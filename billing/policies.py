@@ -29,8 +29,16 @@ DEFAULTS: dict[str, int] = {
     "withdrawal_minimum_micro": 5 * MICRO,
     # What they cost, rounded up. The same for everybody: whether the wallet's account has to be made is known only then.
     "withdrawal_fee_micro": MICRO // 2,
-    # The most the signer signs for at once.
+    # What two people may release in any 24 hours, all payouts together. Somebody who holds two log-ins gets away with this
+    # much; a marketplace that pays more raises it, and who raised it approves nothing for a week.
+    "release_limit_micro": 5_000 * MICRO,
+    # The most the signer signs for at once, and the most that a payout is planned with.
     "payout_limit_micro": 100_000 * MICRO,
+    # In any 24 hours the signer's journal allows two and a half of the largest payouts: more than a run of a young
+    # marketplace, less than somebody who got into the money worker would like.
+    "signing_day_limit_micro": 250_000 * MICRO,
+    # One largest payout per day and wallet.
+    "signing_destination_day_limit_micro": 100_000 * MICRO,
 }
 
 DEMO: dict[str, int] = {
@@ -45,5 +53,7 @@ DEMO: dict[str, int] = {
     "sol_reserve_lamports": 1_000_000,
     "withdrawal_minimum_micro": MICRO // 10,
     "withdrawal_fee_micro": MICRO // 100,
+    # Nobody waits for two people here, and the local chain's wallet holds this much.
+    "release_limit_micro": 100_000 * MICRO,
 }
 """The demo's own rows (``policies_demo_install``): everything can be seen within minutes."""

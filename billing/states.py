@@ -22,11 +22,12 @@ PAYOUT = Moves(
     "status",
     {
         # Reserved, waits for two people (or the demo's policy).
-        "awaiting_release": {"ready", "cancelled"},
+        # Submitted: the books are older than the chain (a restore), and a person took over what is paid there.
+        "awaiting_release": {"ready", "cancelled", "submitted"},
         # May be signed. A new attempt starts only from here.
         "ready": {"submitted", "blocked", "cancelled"},
         # Something stands in the way that a later look may find gone; ``note`` says what.
-        "blocked": {"ready", "cancelled"},
+        "blocked": {"ready", "cancelled", "submitted"},
         # One signed transaction may land: nothing but the chain decides now.
         "submitted": {"settled", "ready", "unknown"},
         # Neither landed nor provably expired: alert; it settles if it turns up. It becomes ready by a person's word on proof

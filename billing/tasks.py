@@ -59,6 +59,11 @@ def payouts_sweep() -> int:
     return services.payouts_sweep(now=clock.now())
 
 
+@shared_task(name="billing.runs_alert")
+def runs_alert() -> int:
+    return services.runs_alert(now=clock.now())
+
+
 @shared_task(name="billing.treasury_read")
 def treasury_read() -> int:
     return services.treasury_read(now=clock.now())

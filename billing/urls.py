@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from billing.views import claims, deposits, documents, withdrawals
+from billing.views import claims, deposits, documents, freezes, withdrawals
 
 urlpatterns = [
     path("billing/deposits/<uuid:intent_id>/", deposits.deposit, name="billing_deposit"),
@@ -16,6 +16,7 @@ urlpatterns = [
     path(
         "billing/withdrawals/<uuid:payout_id>/cancel/", withdrawals.withdrawal_cancel, name="billing_withdrawal_cancel"
     ),
+    path("payout-freeze/<str:token>/", freezes.freeze, name="billing_freeze"),
     path("billing/documents/", documents.documents, name="billing_documents"),
     path("billing/documents/<uuid:document_id>/", documents.document, name="billing_document"),
     path(

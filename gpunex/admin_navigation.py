@@ -57,6 +57,9 @@ GROUPS: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
             (_("Audit trail"), "history", "billing.auditentry"),
             (_("Payout destinations"), "wallet", "billing.destination"),
             (_("Payout switches"), "toggle_on", "billing.payoutswitch"),
+            (_("Payout freezes"), "ac_unit", "billing.destinationfreeze"),
+            (_("Payout holds"), "front_hand", "billing.payouthold"),
+            (_("Chain matches"), "compare_arrows", "billing.chainmatch"),
         ),
     ),
     (

@@ -34,6 +34,8 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     # Every day is somebody's pay day; the run of a period is planned once, whoever asks how often.
     "payouts": every("billing.payouts_run", 10 * MINUTE),
     "payouts_sweep": every("billing.payouts_sweep", 5.0),
+    # From noon (UTC) on, once a day per run that is not released.
+    "runs_alert": every("billing.runs_alert", 10 * MINUTE),
     "invariants": every("core.invariants_check", MINUTE if DEMO else 15 * MINUTE),
     "benchmark_dispatch": every("benchmarks.runs_dispatch", 5.0),
     "benchmark_expiry": every("benchmarks.runs_expire", 30.0),

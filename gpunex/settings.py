@@ -191,6 +191,8 @@ SOLANA_VAULT_OWNER = env.text("SOLANA_VAULT_OWNER", "")
 SOLANA_HOT_WALLET = env.text("SOLANA_HOT_WALLET", "")
 """The hot wallet's address: known everywhere; its key file is read by the money worker alone."""
 SOLANA_HOT_WALLET_KEY_FILE = env.text("SOLANA_HOT_WALLET_KEY_FILE", "")
+SOLANA_SIGNING_JOURNAL = env.text("SOLANA_SIGNING_JOURNAL", "")
+"""Where the signer remembers what it signed; empty: beside the key file. No part of a backup: it must never go back in time."""
 SOLANA_EXPLORER_URL = env.text("SOLANA_EXPLORER_URL", "")
 """Where a transaction can be looked at; ``{signature}`` stands for it. Empty: no link is shown."""
 PAYOUT_SCREENER = env.text("PAYOUT_SCREENER", "billing.services.payouts.screening.LocalListScreener" if DEMO else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -32,35 +32,48 @@ def notification_send(
     user: User | None = None,
     url: str = "",
     secrets: Mapping[str, str] | None = None,
+    also_to: Sequence[str] = (),
 ) -> list[Notification]:
     """Tell ``user``, or every owner of ``party``: stored at once, mailed after commit (accounts.services.mails).
 
     The text is ``templates/mail/<kind>.txt``: first line ``Subject: …``, then the body (plain text, nothing is escaped).
     It sees ``context``, ``user``, ``origin`` and ``link`` (``url``, a path of ours, as a whole address). ``secrets`` are
-    values the template may show too: the inbox gets dots instead, the mail the value.
+    values the template may show too: the inbox gets dots instead, the mail the value. ``also_to``: further addresses that get
+    the first reader's mail, such as one that was given up a week ago.
     """
     if (party is None) == (user is None):
         raise ValueError("notification_send tells either a party or a user")
     if url and (not url.startswith("/") or url.startswith("//")):
         raise ValueError(f"url is a path of ours such as /jobs/, found {url!r}")
     readers = [user] if user is not None else party_contacts(party)  # type: ignore[arg-type]
-    return [_tell(reader, kind, context, url, secrets or {}, now) for reader in readers]
+    told = [_tell(reader, kind, context, url, secrets or {}, now) for reader in readers]
+    for address in also_to if readers else ():
+        subject, _, mailed = _texts(readers[0], kind, context, url, secrets or {})
+        mail_queue(to=address, subject=subject, body=f"{mailed}\n{_footer(readers[0])}", now=now)
+    return told
 
 
 def _tell(
     user: User, kind: str, context: Mapping[str, Any], url: str, secrets: Mapping[str, str], now: datetime
 ) -> Notification:
-    # In the inbox a secret is a placeholder of its own; only the mail has what it stands for.
-    places = {name: f"[[{name}]]" for name in secrets}
-    subject, body = _render(user, kind, {**context, **places}, url)
-    mailed = body
-    for name, value in secrets.items():
-        mailed = mailed.replace(places[name], value)
+    subject, body, mailed = _texts(user, kind, context, url, secrets)
     with transaction.atomic():
         mail = mail_queue(to=user.email, subject=subject, body=f"{mailed}\n{_footer(user)}", now=now)
         return Notification.objects.create(
             user=user, kind=kind, subject=subject, body=body, url=url, created_at=now, mail=mail
         )
+
+
+def _texts(
+    user: User, kind: str, context: Mapping[str, Any], url: str, secrets: Mapping[str, str]
+) -> tuple[str, str, str]:
+    """Subject, the inbox's body, the mail's body. In the inbox a secret is a placeholder; the mail has what it stands for."""
+    places = {name: f"[[{name}]]" for name in secrets}
+    subject, body = _render(user, kind, {**context, **places}, url)
+    mailed = body
+    for name, value in secrets.items():
+        mailed = mailed.replace(places[name], value)
+    return subject, body, mailed
 
 
 def _render(user: User, kind: str, context: Mapping[str, Any], url: str) -> tuple[str, str]:

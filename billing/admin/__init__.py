@@ -1,3 +1,3 @@
-from billing.admin import adjustments, bank, books, claims, spending
+from billing.admin import adjustments, bank, books, claims, safety, spending
 
-__all__ = ["adjustments", "bank", "books", "claims", "spending"]
+__all__ = ["adjustments", "bank", "books", "claims", "safety", "spending"]

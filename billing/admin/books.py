@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminSingleDateWidget
 
 from accounts.models import User
+from accounts.reauthentication import second_factor_missing
 from billing import services
 from billing.admin.bank import LineInline
 from billing.models import (
@@ -183,9 +184,9 @@ class PayoutRunAdmin(ReadOnlyAdmin):
     actions = ("approve",)
 
     @admin.action(description=_("Approve all its payouts (a second person releases)"), permissions=["approve"])
-    def approve(self, request: HttpRequest, chosen: QuerySet[PayoutRun]) -> None:
+    def approve(self, request: HttpRequest, chosen: QuerySet[PayoutRun]) -> HttpResponse | None:
         waiting = Payout.objects.filter(run__in=chosen, status=Payout.Status.AWAITING_RELEASE).order_by("pk")
-        _approve(request, waiting)
+        return _approve(request, waiting)
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("billing.add_payoutapproval")
@@ -260,8 +261,8 @@ class PayoutAdmin(_Amount, _To, VerbsAdmin):
     )
 
     @admin.action(description=_("Approve (a second person releases)"), permissions=["approve"])
-    def approve(self, request: HttpRequest, chosen: QuerySet[Payout]) -> None:
-        _approve(request, chosen)
+    def approve(self, request: HttpRequest, chosen: QuerySet[Payout]) -> HttpResponse | None:
+        return _approve(request, chosen)
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("billing.add_payoutapproval")
@@ -289,12 +290,16 @@ class FeeRateAdmin(ReadOnlyAdmin):
     fields = ("bps", "valid_from", "set_by")
 
 
-def _approve(request: HttpRequest, payouts: QuerySet[Payout]) -> None:
+def _approve(request: HttpRequest, payouts: QuerySet[Payout]) -> HttpResponse | None:
+    asked = second_factor_missing(request)
+    if asked is not None:
+        return asked
     for payout in payouts:
         try:
             services.payout_approve(payout=payout, approver=_staff(request), now=clock.now())
         except DomainError as error:
             messages.error(request, f"{payout}: {error.message}")
+    return None
 
 
 def _staff(request: HttpRequest) -> User:

@@ -79,6 +79,17 @@ class SigningJournal:
             file.write(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
             os.fsync(handle)
 
+    def latest(self) -> dict[str, Any] | None:
+        """The entry written last; None when nothing was signed. Raises KeyFileRefused like ``record``."""
+        try:
+            handle = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(handle, "rb", buffering=0) as file:
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            self._catch_up(file)
+        return self._entries[-1] if self._entries else None
+
     def _catch_up(self, file: IO[bytes]) -> None:
         """Read what was written since, by this process or another."""
         try:

@@ -179,6 +179,11 @@ def sign_with_secret(message: bytes, secret: bytes) -> SignedTransaction:
     return assemble_transaction(message, [bytes(Keypair.from_bytes(secret).sign_message(message))])
 
 
+def transaction_message(raw: bytes) -> bytes:
+    """The message inside signed bytes."""
+    return bytes(VersionedTransaction.from_bytes(raw).message)
+
+
 def parse_payout_message(message: bytes) -> PayoutShape:
     """Read a payout message; refuse every other message.
 

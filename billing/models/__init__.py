@@ -7,6 +7,7 @@ from billing.models.deposit import Deposit, DepositIntent, ForeignPayment, Reade
 from billing.models.destination import Destination, DestinationChallenge, Purpose, Rail
 from billing.models.document import Document, DocumentSeries
 from billing.models.freeze import EarningFreeze
+from billing.models.payee import DestinationFreeze, PayoutHold
 from billing.models.hold import Hold
 from billing.models.ledger import BalanceCheckpoint, CreditedUsage, EarningLine, Posting, PostingFence, Transfer
 from billing.models.payout import (
@@ -22,6 +23,7 @@ from billing.models.payout import (
 from billing.models.policy import FeeRate, PolicyRow
 from billing.models.rate import EurRate
 from billing.models.spending import SpendLimit, SpendNotice
+from billing.models.restore import ChainMatch
 
 __all__ = [
     "SOL",
@@ -35,6 +37,7 @@ __all__ = [
     "BankFile",
     "BankLine",
     "BankMessage",
+    "ChainMatch",
     "CreditedUsage",
     "Cycle",
     "Deposit",
@@ -42,6 +45,7 @@ __all__ = [
     "DepositIntent",
     "Destination",
     "DestinationChallenge",
+    "DestinationFreeze",
     "Disclosure",
     "Document",
     "DocumentSeries",
@@ -55,6 +59,7 @@ __all__ = [
     "PayoutApproval",
     "PayoutAttempt",
     "PayoutCycle",
+    "PayoutHold",
     "PayoutRun",
     "PayoutSwitch",
     "PolicyRow",

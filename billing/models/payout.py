@@ -110,6 +110,8 @@ class Payout(BaseModel):
     status = models.CharField(max_length=20, choices=Status, default=Status.AWAITING_RELEASE)
     note = models.CharField(max_length=200, blank=True)
     """Why it is blocked or unknown, in words for staff."""
+    released_at = models.DateTimeField(null=True)
+    """When two people (or the demo's policy) let it go; what counts for the rolling limit."""
     next_look_at = models.DateTimeField()
     lease_token = models.UUIDField(null=True)
     lease_until = models.DateTimeField(null=True)
@@ -148,6 +150,9 @@ class Payout(BaseModel):
                 condition=Q(status__in=("ready", "blocked", "submitted", "unknown")),
             ),
             models.Index(fields=["party", "created_at"], name="billing_payout_of_party"),
+            models.Index(
+                fields=["released_at"], name="billing_payout_released", condition=Q(released_at__isnull=False)
+            ),
         ]
 
     def __str__(self) -> str:
@@ -221,6 +226,8 @@ class PayoutSwitch(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     frozen = models.BooleanField()
+    restored = models.BooleanField(db_default=False, default=False)
+    """Frozen because the books came from a backup: thawed only after every memo on chain was matched (a law)."""
     reason = models.CharField(max_length=200)
     actor = models.CharField(max_length=80)
     at = models.DateTimeField()

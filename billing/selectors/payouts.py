@@ -13,6 +13,7 @@ from accounts.models import Party
 from billing.models import (
     Account,
     BankLine,
+    ChainMatch,
     Cycle,
     Destination,
     Document,
@@ -31,6 +32,7 @@ from billing.rails import RAILS
 from billing.rails.base import masked
 from billing.selectors.balances import payable_of, pending_of
 from billing.selectors.earnings import frozen_of
+from billing.selectors.freezes import freeze_of, hold_of
 from billing.selectors.policies import policy_value
 from core.cursors import cursor_decode, cursor_encode
 from core.money import format_usdc
@@ -169,6 +171,20 @@ def minimum_micro(kind: str, at: datetime, *, rail: str = Rail.USDC) -> int:
     return policy_value("payout_minimum_bank_monthly_micro" if monthly_by_bank else f"payout_minimum_{kind}_micro", at)
 
 
+def match_missing() -> bool:
+    """Whether the books were restored, and no look at the chain since then left nothing open."""
+    last_thaw = PayoutSwitch.objects.filter(frozen=False).order_by("-id").first()
+    restores = PayoutSwitch.objects.filter(restored=True, frozen=True, id__gt=0 if last_thaw is None else last_thaw.pk)
+    latest = restores.order_by("-id").first()
+    return latest is not None and not ChainMatch.objects.filter(created_at__gt=latest.at, open=0).exists()
+
+
+def payout_most_micro(at: datetime, *, rail: str = Rail.USDC) -> int:
+    """The most that one payout is planned with: more would never be released, or refused by the signer on pay day."""
+    release = policy_value("release_limit_micro", at)
+    return release if rail == Rail.BANK else min(release, policy_value("payout_limit_micro", at))
+
+
 def minimum_of(party: Party, at: datetime) -> int:
     """The least that this party is paid, by its cycle and where it is paid to."""
     destination = destination_of(party)
@@ -219,6 +235,15 @@ def why_not_yet(party: Party, now: datetime) -> list[str]:
         reasons.append(_("%(amount)s USDC are frozen until a dispute is decided.") % {"amount": format_usdc(disputed)})
     if (pending := pending_of(party) - frozen.pending_micro) > 0 and payable < minimum:
         reasons.append(_("%(amount)s USDC are still pending.") % {"amount": format_usdc(pending)})
+    if payable > (most := payout_most_micro(now, rail=rail)):
+        words = {"most": format_usdc(most)}
+        reasons.append(_("At most %(most)s USDC are paid at once; the rest follows with the next runs.") % words)
+    if freeze_of(party) is not None:
+        reasons.append(
+            _("Payouts are frozen, because somebody said that a change of destination was not theirs. Write to us.")
+        )
+    if hold_of(party) is not None:
+        reasons.append(_("Payouts of this account are held by the operator; what you earned stays yours."))
     if destination is None:
         reasons.append(_("No payout destination is set: neither a wallet nor a bank account."))
     elif destination.usable_from > now:

@@ -27,6 +27,7 @@ from billing.services.documents import (
 from billing.services.earnings import earnings_mature
 from billing.services.foreign import foreign_payments_read
 from billing.services.freezes import earnings_freeze, earnings_thaw
+from billing.services.payee_freezes import destination_freeze, destination_freeze_clear, freeze_link_read
 from billing.services.holds import hold_extend, hold_place, hold_release
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.checkpoints import checkpoints_take
@@ -36,9 +37,12 @@ from billing.services.ledger.transfers import SourceTaken, transfer_post, transf
 from billing.services.ledger.usage import EarningInput, UsageAnswer, UsageInput, usage_post, usage_post_many
 from billing.services.network import NetworkUnavailable
 from billing.services.payouts.advance import payout_advance
+from billing.services.payouts.alerts import runs_alert
+from billing.services.payouts.party_holds import payout_hold_place, payout_hold_release
 from billing.services.payouts.plan import payout_cycle_set, payouts_run
 from billing.services.payouts.release import payout_approve, payout_cancel, payout_run_start
 from billing.services.payouts.resolve import payout_resolve
+from billing.services.payouts.restore import payment_adopt, payouts_match
 from billing.services.payouts.runs import payouts_freeze
 from billing.services.payouts.sweep import payouts_sweep
 from billing.services.policies import fee_rate_set, policies_demo_install, policy_set
@@ -86,6 +90,8 @@ __all__ = [
     "deposits_read",
     "destination_bank_set",
     "destination_challenge",
+    "destination_freeze",
+    "destination_freeze_clear",
     "destination_prove",
     "destination_show",
     "earnings_freeze",
@@ -95,26 +101,32 @@ __all__ = [
     "eur_rate_enter",
     "fee_rate_set",
     "foreign_payments_read",
+    "freeze_link_read",
     "hold_extend",
     "hold_place",
     "hold_release",
     "monthly_statement_issue",
     "months_due",
     "months_issue",
+    "payment_adopt",
     "payout_advance",
     "payout_approve",
     "payout_cancel",
     "payout_cycle_set",
+    "payout_hold_place",
+    "payout_hold_release",
     "payout_resolve",
     "payout_run_start",
     "payout_statement_issue",
     "payouts_freeze",
+    "payouts_match",
     "payouts_run",
     "payouts_sweep",
     "policies_demo_install",
     "policy_set",
     "receipt_issue",
     "receipts_issue",
+    "runs_alert",
     "schemes_offered",
     "service_credit_post",
     "spend_check",

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from accounts.models import Party
+from accounts.selectors import former_addresses
 from accounts.services import notification_send
 from billing.chain.addresses import PROBLEM_TEXTS, DestinationRefused, address_check, destination_check
 from billing.chain.errors import RpcError
@@ -16,10 +17,12 @@ from billing.models import Destination, DestinationChallenge, Purpose, Rail
 from billing.rails import RAILS
 from billing.rails.base import masked
 from billing.selectors.payouts import destination_shown
+from billing.selectors.freezes import freeze_of
 from billing.selectors.policies import policy_value
 from billing.services.audit import audit_record
 from billing.services.bank.account import our_account
 from billing.services.challenges import challenge_text
+from billing.services.payee_freezes import LINK_DAYS, freeze_token
 from billing.services.network import Network, NetworkUnavailable, network
 from billing.states import DESTINATION
 from core.errors import Conflict, Invalid
@@ -131,10 +134,18 @@ def _replace(
     holder: str = "",
     purpose: str = Purpose.PAYOUT,
 ) -> Destination:
-    """One way for all rails: the old one is replaced, the new one cools down, and everybody concerned is told."""
+    """One way for all rails: the old one is replaced, the new one cools down, and everybody concerned is told.
+
+    A letter goes to whoever is, or was within a month, the party's contact. Its link stops payouts without a log-in.
+    """
     usable_from = now + timedelta(seconds=policy_value("destination_cool_down_seconds", now))
     with transaction.atomic():
         lock_name(f"billing:destination:{party.pk}")
+        if freeze_of(party) is not None:
+            # Whoever stole the log-in would go on to a third wallet.
+            raise Conflict(
+                _("Your payouts are frozen, because somebody said that a change was not theirs. Write to us.")
+            )
         active = Destination.objects.filter(party=party, purpose=purpose, state=Destination.State.ACTIVE).first()
         if active is not None and (active.rail, active.address, active.holder) == (rail, address, holder):
             return active
@@ -169,4 +180,12 @@ def _tell(made: Destination, now: datetime) -> None:
     kind, url = "destination_changed", "/provider/earnings/"
     if made.purpose == Purpose.WITHDRAWAL:
         kind, url = "withdrawal_wallet_changed", "/billing/withdrawals/"
-    notification_send(kind=kind, context=context, party=made.party, url=url, now=now)
+    notification_send(
+        kind=kind,
+        context=context,
+        party=made.party,
+        url=url,
+        secrets={"freeze_link": f"{settings.ORIGIN}/payout-freeze/{freeze_token(made, now=now)}/"},
+        also_to=former_addresses(made.party, since=now - timedelta(days=LINK_DAYS)),
+        now=now,
+    )

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from accounts.http import PersonRequest
 from accounts.models import Party
+from accounts.reauthentication import identity_confirm
 from billing.forms import SignatureForm, WalletForm
 from billing.periods import Period, day_starts, period_current
 from billing.selectors import (
@@ -173,6 +174,7 @@ def _gpu_rows(provider: Provider, found: Earnings) -> list[dict[str, Any]]:
 def destination(request: PersonRequest) -> HttpResponse:
     """Two steps on one page: an address gets a text to sign, its signature makes it the payout wallet."""
     provider, now = provider_or_404(request), clock.now()
+    identity_confirm(request)
     if "signature" in request.POST:
         signature = SignatureForm(request.POST)
         if signature.is_valid():
@@ -201,6 +203,7 @@ def destination(request: PersonRequest) -> HttpResponse:
 def bank_destination(request: PersonRequest) -> HttpResponse:
     """A bank account becomes the payout destination; whose it is was approved with the application."""
     provider, bank = provider_or_404(request), BankAccountForm(request.POST)
+    identity_confirm(request)
     scheme = next(iter(schemes_offered()), "")
     if bank.is_valid():
         try:

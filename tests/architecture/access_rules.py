@@ -161,6 +161,8 @@ MARKETPLACE = [
     Route("jobs/<uuid:job_id>/cancel/", OWNER, POST, owner="ravi"),
     Route("jobs/<uuid:job_id>/attempts/<int:number>/dispute/", OWNER, POST, owner="ravi"),
     Route("jobs/<uuid:job_id>/rerun/", OWNER, BOTH, owner="ravi"),
+    # Whoever holds the letter's link; what it opens is tested in tests/billing/test_freezes.py.
+    Route("payout-freeze/<str:token>/", Expected.of("404", "404"), BOTH),
     Route("provider/pricing/", PROVIDER, BOTH),
     Route("provider/earnings/", PROVIDER),
     Route("provider/earnings/destination/", PROVIDER, POST),

@@ -30,7 +30,7 @@ from tests.billing.bank import (
     take_in,
 )
 from tests.billing.bank_files import Entry, statement
-from tests.factories.cast import person
+from tests.factories.cast import person, reauthenticated
 from tests.factories.providers import provider_make
 
 pytestmark = pytest.mark.django_db
@@ -69,7 +69,7 @@ def done(client: Client, url: str, data: dict[str, Any] | None = None) -> None:
 
 def test_a_provider_chooses_a_bank_account_in_the_approved_name(people: People, ada: User, signed_in: SignedIn) -> None:
     provider_make(ada, reviewer=people[0])
-    client = signed_in(ada)
+    client = reauthenticated(signed_in(ada), ada)
     page = client.get(EARNINGS).content.decode()
     assert "Engines Ltd" in page and "European Central Bank" in page
     answer = client.post(BANK, {"account": "NL91ABNA0417164301"})
@@ -87,7 +87,7 @@ def test_without_an_account_of_ours_the_choice_is_not_offered(
 ) -> None:
     provider_make(ada, reviewer=people[0])
     settings.BANK_SEPA_IBAN = ""
-    client = signed_in(ada)
+    client = reauthenticated(signed_in(ada), ada)
     assert "European Central Bank" not in client.get(EARNINGS).content.decode()
     assert client.post(BANK, {"account": IBAN}).status_code == 400
     assert not Destination.objects.exists()

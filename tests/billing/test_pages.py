@@ -132,6 +132,9 @@ MODELS = (
     "payoutswitch",
     "policyrow",
     "feerate",
+    "destinationfreeze",
+    "payouthold",
+    "chainmatch",
 )
 
 

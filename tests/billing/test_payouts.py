@@ -305,6 +305,8 @@ def test_the_database_allows_one_live_attempt_and_none_for_a_closed_payout(
 
 def test_a_run_that_the_wallet_cannot_pay_is_paused_and_says_so(chain: World, provider: Party, customer: Party) -> None:
     policies_demo_install(now=clock.now())
+    for name in ("release_limit_micro", "payout_limit_micro"):
+        policy_set(name=name, value=200_000 * USDC, valid_from=clock.now())
     wallet_for(provider)
     payable(provider, customer, 200_000 * USDC)
     (weekly, _) = run_on(next_monday(clock.now()))

@@ -5,6 +5,7 @@ The fixtures ask for no database themselves, so that they work with ``db`` and w
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -73,6 +74,15 @@ def signed_in() -> Callable[[User], Client]:
         return client
 
     return client_of
+
+
+def reauthenticated(client: Client, user: User, *, method: str = "password") -> Client:
+    """The client, whose person has said once more who they are just now (by ``password`` or ``mfa``)."""
+    session = client.session
+    session["account_authentication_methods"] = [{"method": method, "at": time.time(), "reauthenticated": True}]
+    session["account_authentication_methods_user"] = str(user.pk)
+    session.save()
+    return client
 
 
 @pytest.fixture

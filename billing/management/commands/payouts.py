@@ -1,4 +1,4 @@
-"""``manage.py payouts run --as-of DATE | status | freeze REASON | thaw REASON``. It plans and tells; it cannot release."""
+"""``manage.py payouts run --as-of DATE | status | freeze REASON | thaw REASON | match``. It releases nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from billing.models import Payout, PayoutRun
 from billing.selectors.payouts import destination_shown, payouts_frozen
-from billing.services import payouts_freeze, payouts_run
+from billing.services import payouts_freeze, payouts_match, payouts_run
 from core import clock
 from core.errors import DomainError
 from core.money import format_usdc
@@ -36,8 +36,13 @@ class Command(BaseCommand):
         run.add_argument("--as-of", type=_date, default=None, metavar="DATE", help="the day (default: today, UTC)")
         run.add_argument("--wait", type=float, default=0, metavar="SECONDS", help="watch until nothing is open")
         verbs.add_parser("status", help="runs and payouts that are open")
-        for verb, help_text in (("freeze", "sign nothing until thawed"), ("thaw", "sign again")):
-            verbs.add_parser(verb, help=help_text).add_argument("reason")
+        freeze = verbs.add_parser("freeze", help="sign nothing until thawed")
+        freeze.add_argument("reason")
+        freeze.add_argument(
+            "--restored", action="store_true", help="the books come from a backup: match before the thaw"
+        )
+        verbs.add_parser("thaw", help="sign again").add_argument("reason")
+        verbs.add_parser("match", help="after a restore: what the chain has against what the books know")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -68,8 +73,22 @@ class Command(BaseCommand):
             self._show(run)
 
     def _freeze(self, options: dict[str, Any]) -> None:
-        payouts_freeze(frozen=True, reason=options["reason"], now=clock.now(), actor=COMMAND_LINE)
+        restored = options["restored"]
+        payouts_freeze(frozen=True, reason=options["reason"], now=clock.now(), actor=COMMAND_LINE, restored=restored)
         self.stdout.write("frozen: nothing is signed until it is thawed")
+
+    def _match(self, options: dict[str, Any]) -> None:
+        found = payouts_match(now=clock.now(), actor=COMMAND_LINE)
+        up_to = f"up to slot {found.through_slot}"
+        self.stdout.write(f"{found.matched} payments on chain are in the books, {found.open} are not ({up_to})")
+        for finding in found.findings:
+            amount = format_usdc(finding["amount_micro"])
+            line = "  {what} {signature}: {amount} USDC to {address}, payout {payout}"
+            self.stdout.write(line.format(**finding | {"amount": amount}))
+        if found.open:
+            raise CommandError(
+                "Payouts stay frozen: book these payments in the admin (chain matches), then match again."
+            )
 
     def _thaw(self, options: dict[str, Any]) -> None:
         payouts_freeze(frozen=False, reason=options["reason"], now=clock.now(), actor=COMMAND_LINE)

@@ -115,8 +115,8 @@ def _live(work: Callable[[], object], death: Death) -> None:
     # The parent's connection is its own: psycopg does not close it in a child, we only forget it.
     connection.connection = None
     connection.execute_wrappers.append(death.statement)
-    commit = death.around(lambda _: "COMMIT", connection._commit)
-    connection._commit = commit  # type: ignore[method-assign]
+    database: Any = connection
+    database._commit = death.around(lambda _: "COMMIT", database._commit)
     RpcClient._call = death.around(lambda arguments: arguments[1], RpcClient._call)  # type: ignore[method-assign]
     work()
 

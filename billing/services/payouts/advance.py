@@ -18,7 +18,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q
 
 from billing.chain.addresses import DestinationRefused, destination_check
-from billing.chain.errors import ChainError, HistoryIncomplete, RpcError, RpcRefused
+from billing.chain.errors import ChainError, HistoryIncomplete, PayoutShapeRefused, RpcError, RpcRefused
 from billing.chain.fate import Fate, SignedPayout, Verdict, payout_fate
 from billing.chain.records import LatestBlockhash
 from billing.chain.signer import Signer
@@ -32,10 +32,11 @@ from billing.chain.transactions import (
 from billing.models import Payout, PayoutAttempt, Rail
 from billing.selectors.payouts import payouts_frozen
 from billing.services.network import Network, NetworkUnavailable, network
-from billing.services.payouts.runs import SWITCH_LOCK
+from billing.services.payouts.backups import RESTORED, books_behind
+from billing.services.payouts.runs import SWITCH_LOCK, payouts_freeze
 from billing.services.payouts.screening import payee_obstacle
 from billing.services.payouts.settle import attempt_fail, payout_settle
-from billing.services.payouts.signing import payout_signer
+from billing.services.payouts.signing import payout_signer, signed_last
 from billing.states import ATTEMPT, ATTEMPT_LIVE, PAYOUT
 from core.errors import StaleState
 from core.locks import lock_name
@@ -117,6 +118,7 @@ class PayoutPass:
 
     def _attempt(self, net: Network, payout: Payout) -> PayoutAttempt:
         signer = payout_signer(net, self.now)
+        self.check_backup(net)
         self.recheck(net, payout)
         unsigned = self.build(net, payout)
         self.simulate(net, unsigned)
@@ -135,6 +137,12 @@ class PayoutPass:
         if taken != 1:
             return None
         return Payout.objects.select_related("party", "destination").get(pk=self.payout_id)
+
+    def check_backup(self, net: Network) -> None:
+        """Books from a backup stop everything by themselves, whether or not somebody remembered to."""
+        if payouts_frozen() is None and books_behind(net, signed_last()):
+            payouts_freeze(frozen=True, restored=True, reason=RESTORED, now=self.now)
+            raise _Paused
 
     def recheck(self, net: Network, payout: Payout) -> None:
         """Just before signing: all that was true when it was planned, again."""
@@ -174,7 +182,12 @@ class PayoutPass:
     def sign(self, signer: Signer, unsigned: Unsigned) -> SignedTransaction:
         try:
             return assemble_transaction(unsigned.message, [signer.sign(unsigned.message)])
-        except ChainError as error:
+        except PayoutShapeRefused as error:
+            if error.reason == "signed_too_soon":
+                # A pass that died between signing and recording: its bytes never left us, and can land no more in a minute.
+                raise _Paused from error
+            raise _Blocked(f"the signer refuses: {error}") from error
+        except (ChainError, OSError) as error:
             raise _Blocked(f"the signer refuses: {error}") from error
 
     def record(self, net: Network, payout: Payout, unsigned: Unsigned, signed: SignedTransaction) -> PayoutAttempt:

@@ -18,8 +18,9 @@ from billing.euros import cents_for, micro_for
 from billing.models import Account, Cycle, Destination, EurRate, Payout, PayoutCycle, PayoutRun, Purpose, Rail, Transfer
 from billing.periods import Period, next_period_start, period_due
 from billing.rails import RAILS
+from billing.selectors.freezes import freeze_of, hold_of
 from billing.selectors.integrity import drift_first
-from billing.selectors.payouts import cycle_of, destination_of, minimum_micro, payable_before
+from billing.selectors.payouts import cycle_of, destination_of, minimum_micro, payable_before, payout_most_micro
 from billing.selectors.rates import eur_rate_usable
 from billing.services.audit import audit_record
 from billing.services.ledger.accounts import account_open
@@ -130,6 +131,7 @@ def _reserve(
 ) -> Payout | None:
     """Make the party's payout of this run and take its money in flight, in one transaction; None if it is not yet due.
 
+    What is more than one payout may be stays payable, for the next run.
     With a rate it is one to a bank account: as many whole cents as the payable amount buys, and what exactly these take.
     """
     rail = Rail.USDC if rate is None else Rail.BANK
@@ -141,7 +143,9 @@ def _reserve(
         destination = destination_of(party)
         if destination is None or destination.rail != rail or destination.usable_from > now:
             return None
-        amount = payable_before(rows[payable.pk], period.ends_at)
+        if freeze_of(party) is not None or hold_of(party) is not None:
+            return None
+        amount = min(payable_before(rows[payable.pk], period.ends_at), payout_most_micro(now, rail=rail))
         if amount < max(1, minimum_micro(period.kind, now, rail=rail)):
             return None
         cents = None

@@ -21,10 +21,11 @@ from billing.selectors.policies import policy_value
 from billing.services.audit import Facts, audit_record
 from billing.services.ledger.transfers import legs_of, transfer_post
 from billing.services.network import NetworkUnavailable, network
+from billing.services.payouts.limits import approver_check, release_limit_check
 from billing.services.payouts.runs import run_pause
 from billing.states import PAYOUT, PAYOUT_RUN
 from core import jobs
-from core.errors import Conflict, Denied
+from core.errors import Conflict
 from core.locks import lock_rows
 from core.money import format_usdc
 
@@ -73,13 +74,10 @@ def payout_binding(payout: Payout) -> bytes:
 def payout_approve(*, payout: Payout, approver: User, now: datetime) -> Payout:
     """One person's yes. The second one, of somebody else, releases the payout.
 
-    Raises Denied (not staff, or the payee), Conflict (it does not wait for a release, its run is paused or not planned to
-    its end, or this person said yes before).
+    Raises Denied (``approver_check``), Conflict (it does not wait for a release, its run is paused or not planned to its end,
+    this person said yes before, or the day's limit is reached).
     """
-    if not approver.is_staff or not approver.has_perm("billing.add_payoutapproval"):
-        raise Denied("Only staff with the right to approve payouts can do this.")
-    if payout.party.members.filter(user=approver).exists():
-        raise Denied("Nobody approves a payout to themselves.")
+    approver_check(payout, approver, now)
     with transaction.atomic():
         (payout,) = lock_rows(Payout.objects.all(), [payout.pk])
         if payout.status != Payout.Status.AWAITING_RELEASE:
@@ -97,6 +95,7 @@ def payout_approve(*, payout: Payout, approver: User, now: datetime) -> Payout:
             "payout_approve", payout, approver, now, before={"approvals": agreed - 1}, after={"approvals": agreed}
         )
         if agreed >= APPROVALS_NEEDED:
+            release_limit_check(payout, now)
             _release(payout, now, actor=approver)
             _release_run(payout.run, now)
     return payout
@@ -176,7 +175,9 @@ def _short_of(run: PayoutRun, now: datetime) -> str | None:
 
 def _release(payout: Payout, now: datetime, *, actor: object) -> None:
     with transaction.atomic():
-        PAYOUT.move(payout, to=Payout.Status.READY, actor=actor, at=now, changes={"next_look_at": now})
+        PAYOUT.move(
+            payout, to=Payout.Status.READY, actor=actor, at=now, changes={"next_look_at": now, "released_at": now}
+        )
         if payout.rail == Rail.USDC:  # a bank payout goes into the next file
             jobs.enqueue("billing.payout_submit", payout_id=str(payout.pk))
 

@@ -8,10 +8,10 @@ import structlog
 from django.db import transaction
 
 from billing.models import Payout, PayoutRun, PayoutSwitch
-from billing.selectors.payouts import payouts_frozen
+from billing.selectors.payouts import match_missing, payouts_frozen
 from billing.services.audit import audit_record
 from billing.states import PAYOUT_RUN
-from core.errors import Invalid
+from core.errors import Conflict, Invalid
 from core.locks import lock_name
 from core.states import actor_name
 
@@ -43,16 +43,26 @@ def runs_finish(*, now: datetime) -> int:
     return closed
 
 
-def payouts_freeze(*, frozen: bool, reason: str, now: datetime, actor: object | None = None) -> PayoutSwitch:
-    """Stop (or go on with) signing for everybody. What is signed already is followed to its end. Raises Invalid (reason)."""
+def payouts_freeze(
+    *, frozen: bool, reason: str, now: datetime, actor: object | None = None, restored: bool = False
+) -> PayoutSwitch:
+    """Stop (or go on with) signing for everybody. What is signed already is followed to its end.
+
+    ``restored``: the books come from a backup; the thaw waits for a look at the chain that leaves nothing open.
+    Raises Invalid (reason), Conflict (a thaw before that look; the database refuses it, too).
+    """
     if not reason.strip():
         raise Invalid.field("reason", found=reason, allowed="a sentence for those who read it later")
     log.warning("payouts_switched", frozen=frozen, reason=reason)
     with transaction.atomic():
         lock_name(SWITCH_LOCK)
+        if not frozen and match_missing():
+            raise Conflict(
+                "The books were restored, and payments on chain are not matched with them yet: manage.py payouts match."
+            )
         before = {"frozen": payouts_frozen() is not None}
         switch = PayoutSwitch.objects.create(
-            frozen=frozen, reason=reason.strip()[:200], actor=actor_name(actor), at=now
+            frozen=frozen, reason=reason.strip()[:200], actor=actor_name(actor), at=now, restored=restored
         )
         after = {"frozen": frozen}
         audit_record(

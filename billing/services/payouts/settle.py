@@ -24,7 +24,7 @@ def payout_settle(*, payout: Payout, attempt: PayoutAttempt, record: Transaction
     ``record`` is final, without error, and gave the recipient the amount (billing.chain.fate saw to it).
     Raises MoveNotAllowed or StaleState when somebody else was faster; nothing is posted twice.
     """
-    rent = _rent_lamports(payout, record)
+    rent = rent_lamports(payout.address, record)
     in_flight = account_open(kind=Account.Kind.PAYOUT_IN_FLIGHT, owner=payout.party)
     treasury = account_open(kind=Account.Kind.TREASURY)
     legs = [(in_flight.pk, -payout.amount_micro), (treasury.pk, payout.amount_micro)]
@@ -34,7 +34,7 @@ def payout_settle(*, payout: Payout, attempt: PayoutAttempt, record: Transaction
         settled = transfer_post(
             source=f"payout:{payout.pk}:settle",
             kind=Transfer.Kind.PAYOUT_SETTLED,
-            legs=legs + _network_legs(record.fee_lamports, rent),
+            legs=legs + network_legs(record.fee_lamports, rent),
             effective_at=now,
             now=now,
         )
@@ -62,7 +62,7 @@ def attempt_fail(
         transfer_post(
             source=f"payout:{payout.pk}:fee:{attempt.n}",
             kind=Transfer.Kind.NETWORK_FEE,
-            legs=_network_legs(record.fee_lamports, 0),
+            legs=network_legs(record.fee_lamports, 0),
             effective_at=now,
             now=now,
         )
@@ -72,16 +72,16 @@ def attempt_fail(
         PAYOUT.move(payout, to=Payout.Status.READY, at=now, actor=actor, reason="the attempt failed")
 
 
-def _rent_lamports(payout: Payout, record: TransactionRecord) -> int:
+def rent_lamports(address: str, record: TransactionRecord) -> int:
     """What the recipient's new token account holds as rent; 0 if it was there."""
     for mint in {change.mint for change in record.token_changes}:
-        account = token_account_address(payout.address, mint)
+        account = token_account_address(address, mint)
         if record.created_token_account(account):
             return next(after for key, _, after in record.lamports if key == account)
     return 0
 
 
-def _network_legs(fee_lamports: int, rent_lamports: int) -> Legs:
+def network_legs(fee_lamports: int, rent_lamports: int) -> Legs:
     """What the hot wallet has less in SOL, and what for."""
     legs: Legs = [(account_open(kind=Account.Kind.TREASURY, asset=SOL).pk, fee_lamports + rent_lamports)]
     legs.append((account_open(kind=Account.Kind.NETWORK_FEE, asset=SOL).pk, -fee_lamports))
