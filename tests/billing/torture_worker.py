@@ -1,6 +1,6 @@
 """A short torture on the test's own database, in a process of its own: workers are forked, and pytest has threads.
 
-    python -m tests.billing.torture_worker FOLDER SEED ROUNDS [GUARD]
+    python -m tests.billing.torture_worker FOLDER SEED FIRST ROUNDS [GUARD]
 
 GUARD names what is taken away from the product first.
 """
@@ -68,10 +68,10 @@ GUARDS: dict[str, Callable[[], None]] = {
 }
 
 
-def main(folder: str, seed: str, rounds: str, guard: str = "none") -> int:
+def main(folder: str, seed: str, first: str, rounds: str, guard: str = "none") -> int:
     GUARDS[guard]()
     tally, began = Tally(), monotonic()
-    options: dict[str, Any] = {"seed": int(seed), "first": 0, "rounds": int(rounds), "tally": tally}
+    options: dict[str, Any] = {"seed": int(seed), "first": int(first), "rounds": int(rounds), "tally": tally}
     try:
         rounds_play(Path(folder), now=clock.now(), say=lambda text: print(text, file=sys.stderr), **options)
     except (TortureFound, TortureRefused) as error:
