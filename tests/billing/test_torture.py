@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,9 +45,9 @@ def test_whatever_dies_everybody_is_paid_once(committed_db: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("guard", "near", "finding"),
     [
-        ("proof_of_expiry", 0, "is on chain 2 times"),
-        ("written_before_sent", 0, "is on chain 2 times"),
-        pytest.param("finality", 0, "is on chain 0 times", marks=pytest.mark.deep),
+        ("proof_of_expiry", 1, r"is on chain [2-9] times"),
+        ("written_before_sent", 0, r"is on chain [2-9] times"),
+        pytest.param("finality", 0, r"is on chain 0 times", marks=pytest.mark.deep),
     ],
 )
 def test_a_guard_that_is_taken_away_is_missed(
@@ -55,7 +56,7 @@ def test_a_guard_that_is_taken_away_is_missed(
     """``near``: a few rounds before the first one of this seed that finds it."""
     done = torture(tmp_path, first=near, rounds=200, guard=guard)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert finding in done.stdout and f"--seed {SEED} --first" in done.stdout
+    assert re.search(finding, done.stdout) and f"--seed {SEED} --first" in done.stdout
 
 
 def test_it_hurts_nothing_that_is_used_or_no_demo(committed_db: str, tmp_path: Path, settings: Any) -> None:

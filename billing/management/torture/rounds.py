@@ -151,9 +151,9 @@ class Round:
                 if entry.error is None:
                     memos.update(payout_ids_in_memo(entry.memo))
             found += [
-                f"payout {payout.pk} is on chain {memos[payout.pk]} times, by {node.name}"
+                f"payout {payout.pk} is on chain {times} times, by {node.name}"
                 for payout in payouts
-                if memos.pop(payout.pk, 0) != 1
+                if (times := memos.pop(payout.pk, 0)) != 1
             ]
             found += [f"payout {key} is on chain, and none of this round" for key in memos]
         for payout in payouts:
