@@ -17,7 +17,8 @@ from django.utils.translation import gettext as _
 from accounts.models import Party, User
 from accounts.services import notification_send
 from billing.models import Account, Destination, Payout, PayoutRun, Purpose, RunKind, Transfer
-from billing.selectors.payouts import destination_of
+from billing.selectors.freezes import freeze_of, hold_of
+from billing.selectors.payouts import destination_of, payout_most_micro
 from billing.selectors.policies import policy_value
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.transfers import transfer_post
@@ -92,6 +93,9 @@ def _fee_of(amount_micro: int, account: Account, now: datetime) -> int:
         words = {"minimum": format_usdc(minimum), "available": format_usdc(max(0, available))}
         allowed = _("from %(minimum)s USDC up to what is available, %(available)s USDC") % words
         raise Invalid.field("amount", found=format_usdc(amount_micro), allowed=allowed)
+    if amount_micro - fee > (most := payout_most_micro(now)):
+        allowed = _("at most %(most)s USDC at once, besides the fee") % {"most": format_usdc(most)}
+        raise Invalid.field("amount", found=format_usdc(amount_micro), allowed=allowed)
     if amount_micro > available:
         words = {"found": format_usdc(amount_micro), "available": format_usdc(max(0, available))}
         sentence = _("Found %(found)s USDC; available: %(available)s USDC, without what is set aside for jobs.") % words
@@ -113,6 +117,8 @@ def _wallet_of(party: Party, now: datetime) -> Destination:
 
 def _check_party(party: Party) -> None:
     party.refresh_from_db(fields=["status"])
+    if freeze_of(party) is not None or hold_of(party) is not None:
+        raise Conflict(_("Payouts of this account are stopped: write to us."))
     if party.status != Party.Status.ACTIVE:
         raise Conflict(_("The account is suspended: nothing is paid out."))
     if Payout.objects.filter(party=party, request_key__isnull=False, status__in=Payout.OPEN).count() >= OPEN_MAX:

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts.http import PersonRequest
+from accounts.reauthentication import identity_confirm
 from accounts.selectors import party_of
 from billing import services
 from billing.forms import SignatureForm, WalletForm, WithdrawalForm
@@ -51,6 +52,7 @@ def wallet(request: PersonRequest) -> HttpResponse:
     """Two steps on one page: an address gets a text to sign, its signature makes it the withdrawal wallet."""
     party, now = party_of(request.user), clock.now()
     purpose = Purpose.WITHDRAWAL
+    identity_confirm(request)
     if "signature" in request.POST:
         signature = SignatureForm(request.POST)
         if signature.is_valid():

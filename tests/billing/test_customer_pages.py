@@ -19,6 +19,7 @@ from core.ids import uuid7
 from tests.billing.chain.world import USDC, World
 from tests.billing.test_claims import WHY
 from tests.factories.billing import funded
+from tests.factories.cast import reauthenticated
 from tests.factories.withdrawals import unlabelled, withdrawal_wallet, withdrawing
 
 pytestmark = pytest.mark.django_db
@@ -62,7 +63,7 @@ def test_the_page_looks_again_until_all_of_it_is_there(
 def test_a_withdrawal_from_wallet_to_cancel(chain: World, signed_in: SignedIn, ravi: User) -> None:
     policies_demo_install(now=clock.now())
     funded(ravi, 30 * USDC)
-    client, wallet = signed_in(ravi), Keypair()
+    client, wallet = reauthenticated(signed_in(ravi), ravi), Keypair()
     assert "First prove the wallet" in client.get("/billing/withdrawals/").content.decode()
     asked = client.post("/billing/withdrawals/wallet/", {"address": str(wallet.pubkey())})
     text = asked.context["challenge"]
@@ -95,7 +96,7 @@ def test_a_bad_amount_is_said_beside_its_field(signed_in: SignedIn, ravi: User, 
 
 
 def test_a_wrong_signature_makes_no_wallet(chain: World, signed_in: SignedIn, ravi: User) -> None:
-    client, wallet = signed_in(ravi), Keypair()
+    client, wallet = reauthenticated(signed_in(ravi), ravi), Keypair()
     text = client.post("/billing/withdrawals/wallet/", {"address": str(wallet.pubkey())}).context["challenge"]
     wrong = {"address": str(wallet.pubkey()), "signature": str(Keypair().sign_message(text.encode()))}
     answer = client.post("/billing/withdrawals/wallet/", wrong)

@@ -18,7 +18,7 @@ from billing.chain.errors import ChainError, HistoryIncomplete, PayoutShapeRefus
 from billing.chain.history import history_since
 from billing.chain.records import AddressSignature, TransactionRecord
 from billing.chain.transactions import PayoutShape, parse_payout_message, payout_ids_in_memo, transaction_message
-from billing.models import Account, ChainMatch, Destination, Payout, PayoutAttempt, Rail, Transfer
+from billing.models import Account, ChainMatch, Destination, Payout, PayoutAttempt, Purpose, Rail, Transfer
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.transfers import transfer_post
 from billing.services.network import Network, NetworkUnavailable, network
@@ -191,7 +191,9 @@ def _settle(net: Network, finding: Finding, record: TransactionRecord, actor: Us
 def _book(net: Network, finding: Finding, record: TransactionRecord, now: datetime) -> None:
     payees = _payee(finding.address)
     if payees:
-        payer = account_open(kind=Account.Kind.PROVIDER_PAYABLE, owner=payees[0].party)
+        earned = payees[0].purpose == Purpose.PAYOUT
+        kind = Account.Kind.PROVIDER_PAYABLE if earned else Account.Kind.CUSTOMER
+        payer = account_open(kind=kind, owner=payees[0].party)
     else:
         payer = account_open(kind=Account.Kind.CAPITAL)
     treasury = account_open(kind=Account.Kind.TREASURY)
