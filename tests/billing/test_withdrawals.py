@@ -259,7 +259,18 @@ def test_frozen_payouts_freeze_withdrawals_too(
     assert not PayoutAttempt.objects.exists()
 
 
+def test_more_than_can_be_released_in_a_day_is_refused_at_once(customer: Party) -> None:
+    ready(customer, 300_000 * USDC)
+    with pytest.raises(Invalid) as refusal:
+        withdrawing(customer, 5_001 * USDC)
+    assert "at most 5,000.00 USDC" in refusal.value.fields["amount"][0]
+    assert not Payout.objects.exists()
+    assert withdrawing(customer, 5_000 * USDC).amount_micro <= 5_000 * USDC
+
+
 def test_a_wallet_that_cannot_pay_pauses_it_and_says_so(chain: World, customer: Party) -> None:
+    for name in ("release_limit_micro", "payout_limit_micro"):
+        policy_set(name=name, value=200_000 * USDC, valid_from=clock.now())
     payout = withdrawing(ready(customer, 300_000 * USDC), 200_000 * USDC)
     run = payout_run_start(run_id=payout.run_id, now=clock.now())
     assert run.status == "paused" and "the hot wallet holds" in run.pause_reason
