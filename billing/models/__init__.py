@@ -7,9 +7,9 @@ from billing.models.deposit import Deposit, DepositIntent, ForeignPayment, Reade
 from billing.models.destination import Destination, DestinationChallenge, Purpose, Rail
 from billing.models.document import Document, DocumentSeries
 from billing.models.freeze import EarningFreeze
-from billing.models.payee import DestinationFreeze, PayoutHold
 from billing.models.hold import Hold
 from billing.models.ledger import BalanceCheckpoint, CreditedUsage, EarningLine, Posting, PostingFence, Transfer
+from billing.models.payee import DestinationFreeze, PayoutHold
 from billing.models.payout import (
     Cycle,
     Payout,
@@ -22,8 +22,8 @@ from billing.models.payout import (
 )
 from billing.models.policy import FeeRate, PolicyRow
 from billing.models.rate import EurRate
-from billing.models.spending import SpendLimit, SpendNotice
 from billing.models.restore import ChainMatch
+from billing.models.spending import SpendLimit, SpendNotice
 
 __all__ = [
     "SOL",

@@ -27,7 +27,6 @@ from billing.services.documents import (
 from billing.services.earnings import earnings_mature
 from billing.services.foreign import foreign_payments_read
 from billing.services.freezes import earnings_freeze, earnings_thaw
-from billing.services.payee_freezes import destination_freeze, destination_freeze_clear, freeze_link_read
 from billing.services.holds import hold_extend, hold_place, hold_release
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.checkpoints import checkpoints_take
@@ -36,6 +35,7 @@ from billing.services.ledger.reversals import usage_reverse
 from billing.services.ledger.transfers import SourceTaken, transfer_post, transfers_post_many
 from billing.services.ledger.usage import EarningInput, UsageAnswer, UsageInput, usage_post, usage_post_many
 from billing.services.network import NetworkUnavailable
+from billing.services.payee_freezes import destination_freeze, destination_freeze_clear, freeze_link_read
 from billing.services.payouts.advance import payout_advance
 from billing.services.payouts.alerts import runs_alert
 from billing.services.payouts.party_holds import payout_hold_place, payout_hold_release

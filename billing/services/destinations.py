@@ -23,8 +23,8 @@ from billing.selectors.policies import policy_value
 from billing.services.audit import audit_record
 from billing.services.bank.account import our_account
 from billing.services.challenges import challenge_text
-from billing.services.payee_freezes import LINK_DAYS, freeze_token
 from billing.services.network import Network, NetworkUnavailable, network
+from billing.services.payee_freezes import LINK_DAYS, freeze_token
 from billing.states import DESTINATION
 from core.errors import Conflict, Invalid
 from core.locks import lock_name
