@@ -37,6 +37,7 @@ JOBS: dict[str, tuple[str, ...]] = {
         "accounts.mails_sweep",
         "accounts.mails_forget",
         "billing.checkpoints_take",
+        "billing.runs_alert",
         "core.invariants_check",
         "core.partitions_keep",
         "gpunex.events_forget",

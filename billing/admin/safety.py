@@ -25,7 +25,7 @@ def _clear(freeze: DestinationFreeze, actor: User, values: Values) -> object:
 
 
 def _release(hold: PayoutHold, actor: User, values: Values) -> object:
-    return services.payout_hold_release(source=hold.source, now=clock.now())
+    return services.payout_hold_release(source=hold.source, actor=actor, now=clock.now())
 
 
 def _match(_subject: None, actor: User, values: Values) -> object:

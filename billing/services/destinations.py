@@ -17,8 +17,8 @@ from billing.chain.wallets import signature_is_valid
 from billing.models import Destination, DestinationChallenge, Purpose, Rail
 from billing.rails import RAILS
 from billing.rails.base import masked
-from billing.selectors.payouts import destination_shown
 from billing.selectors.freezes import freeze_of
+from billing.selectors.payouts import destination_shown
 from billing.selectors.policies import policy_value
 from billing.services.audit import audit_record
 from billing.services.bank.account import our_account

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from accounts.models import Party, User
 from billing.models import Destination, DestinationFreeze
+from billing.services.audit import audit_record
 from core.errors import Conflict, Denied, Invalid, NotFound
 from core.locks import lock_name
 
@@ -81,11 +82,23 @@ def destination_freeze_clear(
         raise Denied("Nobody clears a freeze of their own payouts.")
     if not reason.strip():
         raise Invalid.field("reason", found=reason, allowed="a sentence for those who read it later")
-    cleared = DestinationFreeze.objects.filter(pk=freeze.pk, cleared_at__isnull=True).update(
-        cleared_at=now, cleared_by=actor, reason=reason.strip()[:200]
-    )
-    if cleared != 1:
-        raise Conflict("freeze: it is cleared already.")
+    said = reason.strip()[:200]
+    with transaction.atomic():
+        cleared = DestinationFreeze.objects.filter(pk=freeze.pk, cleared_at__isnull=True).update(
+            cleared_at=now, cleared_by=actor, reason=said
+        )
+        if cleared != 1:
+            raise Conflict("freeze: it is cleared already.")
+        audit_record(
+            verb="destination_freeze_clear",
+            subject=freeze,
+            actor=actor,
+            before={"frozen": True},
+            after={"frozen": False},
+            reason=said,
+            party=freeze.party,
+            now=now,
+        )
     log.warning("payouts_of_party_thawed", party=str(freeze.party_id), actor=str(actor.pk))
     freeze.refresh_from_db()
     return freeze

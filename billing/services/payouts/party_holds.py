@@ -9,6 +9,7 @@ from django.db import transaction
 
 from accounts.models import Party
 from billing.models import PayoutHold
+from billing.services.audit import audit_record
 from core.errors import Invalid
 from core.locks import lock_name
 
@@ -30,6 +31,20 @@ def payout_hold_place(*, party: Party, source: str, reason: str, now: datetime) 
         return PayoutHold.objects.create(party=party, source=source, reason=reason.strip()[:200], created_at=now)
 
 
-def payout_hold_release(*, source: str, now: datetime) -> int:
+def payout_hold_release(*, source: str, now: datetime, actor: object | None = None) -> int:
     """The hold of this source is over; without one nothing happens. Returns how many were open."""
-    return PayoutHold.objects.filter(source=source, released_at__isnull=True).update(released_at=now)
+    with transaction.atomic():
+        hold = PayoutHold.objects.select_for_update().filter(source=source, released_at__isnull=True).first()
+        if hold is None:
+            return 0
+        PayoutHold.objects.filter(pk=hold.pk).update(released_at=now)
+        audit_record(
+            verb="payout_hold_release",
+            subject=hold,
+            actor=actor,
+            before={"held": hold.reason},
+            after={"held": ""},
+            party=hold.party,
+            now=now,
+        )
+    return 1

@@ -19,6 +19,7 @@ from billing.chain.history import history_since
 from billing.chain.records import AddressSignature, TransactionRecord
 from billing.chain.transactions import PayoutShape, parse_payout_message, payout_ids_in_memo, transaction_message
 from billing.models import Account, ChainMatch, Destination, Payout, PayoutAttempt, Purpose, Rail, Transfer
+from billing.services.audit import audit_record
 from billing.services.ledger.accounts import account_open
 from billing.services.ledger.transfers import transfer_post
 from billing.services.network import Network, NetworkUnavailable, network
@@ -62,14 +63,18 @@ def payouts_match(*, now: datetime, actor: object | None = None) -> ChainMatch:
         raise NetworkUnavailable(f"The chain gives no answer: {error}") from error
     still = sum(finding.what != UNDER_WAY for finding in findings)
     log.warning("payouts_matched", payments=len(payments), open=still)
-    return ChainMatch.objects.create(
-        created_at=now,
-        actor=actor_name(actor),
-        through_slot=through,
-        matched=len(payments) - len(findings),
-        open=still,
-        findings=[asdict(finding) for finding in findings],
-    )
+    with transaction.atomic():
+        match = ChainMatch.objects.create(
+            created_at=now,
+            actor=actor_name(actor),
+            through_slot=through,
+            matched=len(payments) - len(findings),
+            open=still,
+            findings=[asdict(finding) for finding in findings],
+        )
+        after = {"matched": match.matched, "open": still}
+        audit_record(verb="payouts_match", subject=match, actor=actor, before={}, after=after, now=now)
+    return match
 
 
 def payment_adopt(*, signature: str, actor: User, reason: str, now: datetime) -> str:
@@ -98,10 +103,21 @@ def payment_adopt(*, signature: str, actor: User, reason: str, now: datetime) ->
     if _payee(finding.address, member=actor):
         raise Denied("Nobody decides about money that went to themselves.")
     log.warning("payment_adopted", **asdict(finding), actor=str(actor.pk), reason=reason)
-    if finding.what == FORGOTTEN:
-        _settle(net, finding, record, actor, reason.strip(), now)
-    else:
-        _book(net, finding, record, now)
+    with transaction.atomic():
+        if finding.what == FORGOTTEN:
+            subject: Payout | Transfer = _settle(net, finding, record, actor, reason.strip(), now)
+        else:
+            subject = _book(net, finding, record, now)
+        before, after = {"booked": False}, asdict(finding)
+        audit_record(
+            verb="payment_adopt",
+            subject=subject,
+            actor=actor,
+            before=before,
+            after=after,
+            reason=reason.strip(),
+            now=now,
+        )
     return finding.what
 
 
@@ -162,7 +178,9 @@ def _payee(address: str, *, member: User | None = None) -> list[Destination]:
     return [row for row in found if member is None or row.party.members.filter(user=member).exists()]
 
 
-def _settle(net: Network, finding: Finding, record: TransactionRecord, actor: User, reason: str, now: datetime) -> None:
+def _settle(
+    net: Network, finding: Finding, record: TransactionRecord, actor: User, reason: str, now: datetime
+) -> Payout:
     """The payout gets the attempt that the books have forgotten, as landed, and is settled by it."""
     shape = _shape(record)
     if shape is None:
@@ -186,9 +204,10 @@ def _settle(net: Network, finding: Finding, record: TransactionRecord, actor: Us
             created_at=now,
         )
         payout_settle(payout=payout, attempt=attempt, record=record, now=now)
+    return payout
 
 
-def _book(net: Network, finding: Finding, record: TransactionRecord, now: datetime) -> None:
+def _book(net: Network, finding: Finding, record: TransactionRecord, now: datetime) -> Transfer:
     payees = _payee(finding.address)
     if payees:
         earned = payees[0].purpose == Purpose.PAYOUT
@@ -198,7 +217,7 @@ def _book(net: Network, finding: Finding, record: TransactionRecord, now: dateti
         payer = account_open(kind=Account.Kind.CAPITAL)
     treasury = account_open(kind=Account.Kind.TREASURY)
     paid, rent = -record.token_delta(net.hot_account, net.mint), rent_lamports(finding.address, record)
-    transfer_post(
+    return transfer_post(
         source=_source(finding.signature),
         kind=Transfer.Kind.PAYOUT_SETTLED,
         legs=[(payer.pk, -paid), (treasury.pk, paid), *network_legs(record.fee_lamports, rent)],
