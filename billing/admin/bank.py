@@ -37,6 +37,9 @@ class LineInline(_Cents, ReadOnlyInline):
     fields = ("n", "payout", "end_to_end_id", "amount", "state", "reason")
     readonly_fields = ("amount",)
     show_change_link = True
+    beside = ("file", "payout")
+    ordering = ("n", "pk")
+    unseen = ("file__data",)
 
 
 def _download(data: bytes, name: str) -> HttpResponse:
@@ -74,6 +77,7 @@ class BankFileAdmin(VerbsAdmin):
     search_fields = ("message_id", "lines__end_to_end_id")
     ordering = ("-created_at",)
     inlines = (LineInline,)
+    unseen = ("data",)
     fields = (
         *("message_id", "scheme", "our_account", "execution_date", "line_count", "total", "checksum"),
         *("made_by", "created_at", "approved_by", "approved_at"),
@@ -136,6 +140,7 @@ class BankLineAdmin(_Cents, VerbsAdmin):
     list_display = ("end_to_end_id", "payout", "amount", "state", "reason", "file", "created_at")
     list_filter = ("state",)
     list_select_related = ("file", "payout")
+    unseen = ("file__data",)
     search_fields = ("end_to_end_id", "payout__id", "payout__party__handle")
     ordering = ("-created_at",)
     fields = ("end_to_end_id", "file", "payout", "n", "amount", "state", "reason", "created_at")
@@ -174,6 +179,7 @@ class BankMessageAdmin(VerbsAdmin):
     list_select_related = ("imported_by",)
     search_fields = ("name",)
     ordering = ("-created_at",)
+    unseen = ("data",)
     fields = ("kind", "scheme", "name", "closing_on", "closing", "outcome", "imported_by", "created_at")
     readonly_fields = ("closing",)
     list_verbs = (

@@ -62,6 +62,7 @@ class AccountAdmin(ReadOnlyAdmin):
 class PostingInline(ReadOnlyInline):
     model = Posting
     fields = ("account", "amount")
+    beside = ("account",)
 
 
 @admin.register(Transfer)
@@ -158,6 +159,7 @@ class PayoutInline(_To, ReadOnlyInline):
     fields = ("party", "amount_micro", "amount_cents", "rail", "to", "status", "note", "settled_at")
     readonly_fields = ("to",)
     show_change_link = True
+    beside = ("party",)
 
 
 class PlanForm(forms.Form):
@@ -215,6 +217,7 @@ class PayoutRunAdmin(ReadOnlyAdmin):
 class AttemptInline(ReadOnlyInline):
     model = PayoutAttempt
     fields = ("n", "state", "signature", "last_valid_block_height", "context_slot", "sends", "error", "fee_lamports")
+    unseen = ("message", "raw")
 
 
 def _cancel(payout: Payout, actor: User, values: dict[str, Any]) -> object:
