@@ -218,9 +218,13 @@ class AuditEntryAdmin(ReadOnlyAdmin):
 
 
 def _facts(facts: dict[str, Any]) -> str:
-    """One fact a line; what is not known is not shown."""
-    known = [(name, _value(name, value)) for name, value in facts.items() if value is not None]
-    return format_html_join("", "<div>{}: {}</div>", known) if known else "–"
+    """One fact a line; what is not known is not shown. One element: a phone's cell lays its children side by side."""
+    known = [(_name(name), _value(name, value)) for name, value in facts.items() if value is not None]
+    return format_html("<div>{}</div>", format_html_join("", "<div>{}: {}</div>", known)) if known else "–"
+
+
+def _name(name: str) -> str:
+    return name.removesuffix("_micro").replace("_", " ")
 
 
 def _value(name: str, value: Any) -> str:

@@ -127,8 +127,8 @@ def test_the_trail_is_searched_by_who_whose_what_and_why(
     for words in (
         "otto@example.com",
         "Confirmed an adjustment",
-        "balance_micro: 0.00 USDC",
-        "balance_micro: -2.00 USDC",
+        "balance: 0.00 USDC",
+        "balance: -2.00 USDC",
     ):
         assert words in page
     assert reverse("admin:billing_adjustment_change", args=[about.pk]) in page

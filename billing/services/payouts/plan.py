@@ -6,6 +6,7 @@ moves money, once a euro rate is confirmed; until then the run stays open for th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date, datetime
 
 import structlog
@@ -20,7 +21,14 @@ from billing.periods import Period, next_period_start, period_due
 from billing.rails import RAILS
 from billing.selectors.freezes import freeze_of, hold_of
 from billing.selectors.integrity import drift_first
-from billing.selectors.payouts import cycle_of, destination_of, minimum_micro, payable_before, payout_most_micro
+from billing.selectors.payouts import (
+    cycle_of,
+    cycles_of,
+    destination_of,
+    minimum_micro,
+    payable_before,
+    payout_most_micro,
+)
 from billing.selectors.rates import eur_rate_usable
 from billing.services.audit import audit_record
 from billing.services.ledger.accounts import account_open
@@ -33,6 +41,9 @@ from core.ids import uuid7
 from core.locks import lock_rows
 
 log = structlog.get_logger(__name__)
+
+PAGE = 500
+"""Payees that are looked up together."""
 
 
 def payouts_run(*, as_of: date, now: datetime, actor: object | None = None) -> list[PayoutRun]:
@@ -116,14 +127,19 @@ def _plan_banks(run: PayoutRun, period: Period, as_of: date, now: datetime) -> N
         jobs.enqueue("billing.payout_run_start", run_id=str(run.pk))
 
 
-def _candidates(period: Period, rail: str) -> list[Party]:
+def _candidates(period: Period, rail: str) -> Iterator[Party]:
+    """Whoever may have to be paid by this rail, a page at a time: a run of any length takes the same memory."""
     earned = Account.objects.filter(
         kind=Account.Kind.PROVIDER_PAYABLE, balance__gt=0, owner__status=Party.Status.ACTIVE
     )
     there = Destination.objects.filter(purpose=Purpose.PAYOUT, state=Destination.State.ACTIVE, rail=rail)
     parties = Party.objects.filter(pk__in=earned.values("owner")).filter(pk__in=there.values("party")).order_by("pk")
-    # By the period's last day: whoever goes from weekly to monthly in its middle is paid by the month that they are in now.
-    return [party for party in parties if cycle_of(party, period.last_day) == period.kind]
+    page = list(parties[:PAGE])
+    while page:
+        # By the period's last day: whoever goes from weekly to monthly in its middle is paid by the month that they are in now.
+        kinds = cycles_of(page, period.last_day)
+        yield from (party for party in page if kinds[party.pk] == period.kind)
+        page = list(parties.filter(pk__gt=page[-1].pk)[:PAGE])
 
 
 def _reserve(
