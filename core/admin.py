@@ -44,7 +44,7 @@ class ReadOnlyInline(ReadOnly, TabularInline):
     extra = 0
     can_delete = False
     per_page = 50
-    ordering = ("pk",)
+    ordering: tuple[str, ...] = ("pk",)
     beside: tuple[str, ...] = ()
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
