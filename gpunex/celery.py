@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.signals import setup_logging, task_prerun
+from django.db import close_old_connections
 
 from gpunex.routes import ROUTES
 from gpunex.schedule import SCHEDULE
@@ -22,3 +23,9 @@ app.autodiscover_tasks()
 @setup_logging.connect
 def keep_django_logging(**_: object) -> None:
     """Celery leaves logging alone when somebody listens here; Django's LOGGING stays in force (Celery's own hook)."""
+
+
+@task_prerun.connect
+def keep_database_connection(**_: object) -> None:
+    """A worker keeps its connection for CONN_MAX_AGE, like a web process, and replaces one that broke (Celery's own hook)."""
+    close_old_connections()

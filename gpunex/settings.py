@@ -159,6 +159,8 @@ BENCHMARK_IMAGE = env.text("BENCHMARK_IMAGE", "")
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_DB_REUSE_MAX = 10**9
+"""Never by count: a connection per task is a log-in, and a server process that knows no table. gpunex.celery minds its age."""
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
