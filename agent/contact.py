@@ -18,10 +18,15 @@ class Contact:
         self._last = boot_seconds() if noted is None else noted
 
     def note(self) -> None:
-        now = boot_seconds()
-        self._store.contact_note(self._boot_id, now)
+        """The platform has accepted a sync."""
         with self._lock:
-            self._last = now
+            self._last = boot_seconds()
+
+    def keep(self) -> None:
+        """Write down when that was. Apart from `note`, because the disk takes milliseconds in which a job could start."""
+        with self._lock:
+            last = self._last
+        self._store.contact_note(self._boot_id, last)
 
     def silence_s(self) -> float:
         with self._lock:

@@ -102,6 +102,7 @@ class SyncLoop:
         self._inventory_wanted = reply.inventory_wanted
         self._bell = reply.bell
         self._plan_take(reply)
+        parts.contact.keep()
         parts.reconciler.tidy()
         self._clock_compare(reply.server_time)
         self.synced.set()
