@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import models, transaction
+from django.db import models
 
 from core.errors import MoveNotAllowed, StaleState
 from core.models import StatusEvent
+from core.transactions import joined
 
 SYSTEM = "system"
 """The actor of what happens by itself (sweepers, timers)."""
@@ -71,7 +72,7 @@ class Moves:
         self.check(old=old, new=to)
         values = {self.field: to, **(changes or {})}
         manager = type(row)._default_manager
-        with transaction.atomic():
+        with joined():
             moved = manager.filter(pk=row.pk, **{self.field: old}).update(**values)
             if moved != 1:
                 raise StaleState(f"{row._meta.verbose_name} {row.pk} is no longer {old}.")

@@ -13,6 +13,7 @@ from billing.services.ledger.transfers import SourceTaken
 from core.errors import Conflict, InsufficientFunds, Invalid, NotFound
 from core.locks import lock_rows
 from core.money import format_usdc
+from core.transactions import joined
 
 _SET_ASIDE = """
 UPDATE billing_account SET held = held + %(more)s WHERE id = %(account)s AND balance - held - %(more)s >= min_balance
@@ -34,7 +35,7 @@ def hold_place(
     if earlier is not None:
         return earlier
     hold = Hold(source=source, account=account, placed_micro=amount_micro, amount_micro=amount_micro, created_at=now)
-    with transaction.atomic():
+    with joined():
         try:
             _set_aside(account, amount_micro)
         except InsufficientFunds:

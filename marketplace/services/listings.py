@@ -269,7 +269,11 @@ def listing_index_write(listing: Listing) -> None:
 def listing_recount(*, listing: Listing) -> int:
     """Count total and free GPUs anew after a claim or a release; the caller holds the listing's lock. Returns free ones."""
     found = gpus_sellable(machine_id=listing.machine_id, gpu_model_id=listing.gpu_model_id)
-    total, free = len(found), sum(each.free for each in found)
+    return listing_counted(listing=listing, total=len(found), free=sum(each.free for each in found))
+
+
+def listing_counted(*, listing: Listing, total: int, free: int) -> int:
+    """Write down what was counted under the listing's lock. Returns ``free``."""
     if (listing.gpus_total, listing.gpus_free) != (total, free):
         Listing.objects.filter(pk=listing.pk).update(gpus_total=total, gpus_free=free)
         ListingIndex.objects.filter(pk=listing.pk).update(gpus_total=total, gpus_free=free)

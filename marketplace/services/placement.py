@@ -27,7 +27,7 @@ from marketplace.models import Attempt, Job, Listing, ListingIndex, Rental, Rent
 from marketplace.models.rental import HOLD_PREFIX
 from marketplace.selectors.gpus import gpus_sellable
 from marketplace.services.closing import job_end_tell
-from marketplace.services.listings import listing_recount
+from marketplace.services.listings import listing_counted, listing_recount
 from marketplace.services.plans import attempt_plan
 from marketplace.services.stopping import ATTEMPT_KIND
 from marketplace.states import JOB, OFFER_SECONDS, QUEUE_SECONDS
@@ -65,20 +65,20 @@ def jobs_place(*, now: datetime) -> int:
     waiting = Job.objects.filter(status="queued", customer__status="active", queued_at__gt=_queue_start(now))
     for job in waiting.order_by("created_at", "pk")[:QUEUE_READ]:
         queues[job.customer_id].append(job)
-    running = _running_gpus(queues)
+    running = _running_gpus(queues) if len(queues) > 1 else {}
     order = [(running.get(customer, 0), queue[0].created_at, customer) for customer, queue in queues.items()]
     heapq.heapify(order)
     placed, hopeless = 0, set[Hashable]()
     while order:
         count, _since, customer = heapq.heappop(order)
         job = queues[customer].popleft()
-        wish = _wish(job)
-        result = Placed.CAPACITY if wish in hopeless else _place_alone(job.pk, now)
+        gone = bool(hopeless) and _wish(job) in hopeless
+        result = Placed.CAPACITY if gone else _place_alone(job.pk, now)
         if result is Placed.PLACED:
             placed += 1
             count += job.gpu_count
         elif result is Placed.CAPACITY:
-            hopeless.add(wish)
+            hopeless.add(_wish(job))
         if queues[customer]:
             heapq.heappush(order, (count, queues[customer][0].created_at, customer))
     return placed
@@ -187,8 +187,8 @@ def _candidates(job: Job, now: datetime) -> list[UUID]:
             rows = rows.filter(country=job.country)
         if job.min_reliability is not None:
             rows = rows.filter(reliability__gte=job.min_reliability)
-    avoided = Attempt.objects.filter(job=job, ended_at__gt=now - AVOID).values_list("machine_id", flat=True)
-    rows = rows.exclude(listing__machine__in=list(avoided))
+    avoided = Attempt.objects.filter(job=job, ended_at__gt=now - AVOID)
+    rows = rows.exclude(listing__machine__in=avoided.values("machine_id"))
     return list(rows.order_by("-rank", "-listing_id").values_list("listing_id", flat=True)[:CANDIDATES])
 
 
@@ -215,19 +215,17 @@ def _take(job: Job, listing_id: UUID, now: datetime) -> Placed:
         return Placed.CAPACITY
     if listing.open_until is not None and listing.open_until < ends:
         return Placed.CAPACITY
-    free = [
-        each.gpu
-        for each in gpus_sellable(machine_id=listing.machine_id, gpu_model_id=listing.gpu_model_id)
-        if each.free
-    ]
+    sellable = gpus_sellable(machine_id=listing.machine_id, gpu_model_id=listing.gpu_model_id)
+    free = [each.gpu for each in sellable if each.free]
     if len(free) < job.gpu_count:
-        listing_recount(listing=listing)
+        listing_counted(listing=listing, total=len(sellable), free=len(free))
         return Placed.CAPACITY
     gpus = free[: job.gpu_count]
     attempt_id = uuid7()
     gpus_claim(gpu_ids=[gpu.pk for gpu in gpus], kind="job", holder=attempt_id, now=now)
     _begin(job, listing, rate, attempt_id, gpus, now)
-    listing_recount(listing=listing)
+    # Counted above, and the lock is still ours: only what we took has changed.
+    listing_counted(listing=listing, total=len(sellable), free=len(free) - len(gpus))
     return Placed.PLACED
 
 

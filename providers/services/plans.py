@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import F
 from django.utils.translation import gettext as _
 
 from core import bell
 from core.errors import NotFound
+from core.transactions import joined
 from providers.models import Machine, PlanItem
 
 
@@ -33,21 +33,22 @@ def _changed(machine_id: UUID) -> None:
 
 def plan_put(*, machine_id: UUID, kind: str, key: UUID, body: dict[str, Any], now: datetime) -> None:
     """Put an item into the machine's plan, or change its body. The same body again changes nothing."""
-    with transaction.atomic():
+    with joined():
         _lock(machine_id)
-        item, made = PlanItem.objects.get_or_create(
-            machine_id=machine_id, kind=kind, key=key, defaults={"body": body, "created_at": now}
-        )
-        if not made:
-            if item.body == body:
-                return
+        # Looked for under the machine's lock: no twin of ours writes it meanwhile.
+        item = PlanItem.objects.filter(machine_id=machine_id, kind=kind, key=key).first()
+        if item is None:
+            PlanItem.objects.create(machine_id=machine_id, kind=kind, key=key, body=body, created_at=now)
+        elif item.body == body:
+            return
+        else:
             PlanItem.objects.filter(pk=item.pk).update(body=body)
         _changed(machine_id)
 
 
 def plan_remove(*, machine_id: UUID, kind: str, key: UUID, now: datetime) -> None:
     """Take an item out: the agent stops what it runs for it. Taking it out twice changes nothing."""
-    with transaction.atomic():
+    with joined():
         _lock(machine_id)
         removed, _by_model = PlanItem.objects.filter(machine_id=machine_id, kind=kind, key=key).delete()
         if removed:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from accounts.models import Notification, User
 from accounts.selectors import party_of
 from billing.selectors import balance_of
+from core import clock
 from marketplace.models import Attempt, Job, Listing, ListingIndex, Rental
 from marketplace.services import Placed, attempts_sweep, job_place, jobs_place, queue_sweep, rate_set
 from marketplace.states import OFFER_SECONDS, QUEUE_SECONDS
@@ -18,6 +22,7 @@ from tests.factories.marketplace import Agent, job_new, listing_new, live_attemp
 from tests.marketplace.conftest import At
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("books")]
+PLACE_QUERIES = 33
 
 
 def test_a_placed_job_has_claim_hold_rental_and_plan(ravi: User, at: At) -> None:
@@ -193,3 +198,13 @@ def test_a_suspended_customers_jobs_stay_where_they_are(ravi: User, at: At) -> N
     assert jobs_place(now=at(1)) == 0
     assert Job.objects.get().status == "queued"
     assert Agent(Listing.objects.get().machine).plan() == {}
+
+
+def test_placing_a_job_costs_so_many_statements(ravi: User, django_assert_num_queries: Callable[[int], Any]) -> None:
+    """The customer waits for each of them. Two are the savepoint around one listing's try, two that of the claim."""
+    listing_new(gpus=2)
+    funded(ravi, 100_000_000)
+    first, second = job_new(ravi), job_new(ravi)
+    assert job_place(job_id=first.pk, now=clock.now()) is Placed.PLACED  # what is remembered per process is known now
+    with django_assert_num_queries(PLACE_QUERIES):
+        assert job_place(job_id=second.pk, now=clock.now()) is Placed.PLACED
