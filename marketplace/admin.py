@@ -276,9 +276,9 @@ def _refuse(dispute: Dispute, actor: User, values: dict[str, Any]) -> None:
 
 @admin.register(Dispute)
 class DisputeAdmin(VerbsAdmin):
-    list_display = ("created_at", "status", "kind", "disputed", "refund", "customer", "provider", "decided_at")
+    list_display = ("created_at", "status", "kind", "disputed", "refund", "customer", "seller", "decided_at")
     list_filter = ("status", "kind")
-    list_select_related = ("customer", "provider")
+    list_select_related = ("customer", "provider__party")
     search_fields = ("id", "attempt__id", "customer__handle", "provider__party__handle")
     ordering = ("-created_at",)
     fields = (
@@ -304,6 +304,10 @@ class DisputeAdmin(VerbsAdmin):
             _("Nothing moves. Customer and provider both read the reason: name neither of them in it."),
         ),
     )
+
+    @admin.display(description=_("Provider"), ordering="provider__party__handle")
+    def seller(self, row: Dispute) -> str:
+        return row.provider.party.handle
 
     @admin.display(description=_("Disputed, USDC"), ordering="disputed_micro")
     def disputed(self, row: Dispute) -> str:

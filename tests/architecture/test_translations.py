@@ -91,6 +91,12 @@ def test_placeholders_survive_translation() -> None:
             assert set(re.findall(r"%\((\w+)\)", word)) == named, msgid
 
 
+def test_a_translation_has_a_percent_sign_only_where_its_source_has_one() -> None:
+    """A template fills a text by ``%``: one that the source does not have makes the whole sentence fall back to English."""
+    for msgid, words in translated((ROOT / CATALOGUE).read_text()):
+        assert [word for word in words if "%" in word and "%" not in msgid] == [], msgid
+
+
 def test_the_check_finds_what_is_missing() -> None:
     header = 'msgid ""\nmsgstr ""\n'
     blocks = [
