@@ -20,12 +20,13 @@ PERIODS = (SpendLimit.Period.DAY, SpendLimit.Period.MONTH)
 # Charges of one account are posted one after the other (its row is locked), so nothing of the period stands before its last
 # charge of an earlier time: the sum reads the period's postings, not the account's whole life.
 _SPENT = """
+WITH mine AS (SELECT id FROM billing_account WHERE owner_id = %(party)s AND kind = 'customer' AND asset = %(asset)s)
 SELECT coalesce(-sum(posting.amount), 0)::bigint FROM billing_posting posting
 JOIN billing_transfer transfer ON transfer.id = posting.transfer_id
-WHERE posting.account_id = %(account)s AND transfer.kind = 'usage' AND transfer.effective_at >= %(since)s
+WHERE posting.account_id = (SELECT id FROM mine) AND transfer.kind = 'usage' AND transfer.effective_at >= %(since)s
     AND posting.id > coalesce((
         SELECT earlier.id FROM billing_posting earlier JOIN billing_transfer before ON before.id = earlier.transfer_id
-        WHERE earlier.account_id = %(account)s AND before.kind = 'usage' AND before.effective_at < %(since)s
+        WHERE earlier.account_id = (SELECT id FROM mine) AND before.kind = 'usage' AND before.effective_at < %(since)s
         ORDER BY earlier.id DESC LIMIT 1
     ), 0)
 """
@@ -83,11 +84,8 @@ def spendings_limited(parties: Collection[UUID], now: datetime) -> dict[UUID, li
 
 def spent_micro(party_id: UUID, since: datetime) -> int:
     """What usage was charged for from an instant on, by the time of posting."""
-    account = Account.objects.filter(owner=party_id, kind=Account.Kind.CUSTOMER, asset=USDC).first()
-    if account is None:
-        return 0
     with connection.cursor() as cursor:
-        cursor.execute(_SPENT, {"account": account.pk, "since": since})
+        cursor.execute(_SPENT, {"party": party_id, "asset": USDC, "since": since})
         return int(cursor.fetchone()[0])
 
 

@@ -22,7 +22,7 @@ from tests.factories.marketplace import listing_new, provider_new
 
 pytestmark = pytest.mark.django_db
 SignedIn = Callable[[User], Client]
-QUERIES = 17
+QUERIES = 19
 """However long the queue is: one for each kind of thing."""
 
 

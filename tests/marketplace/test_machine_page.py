@@ -97,7 +97,7 @@ def test_queries_do_not_grow_with_the_cards(
             assert client.get(f"/provider/machines/{machine.pk}/", {"span": span}).status_code == 200
 
 
-QUERIES = 20
+QUERIES = 21
 """Session, viewer, party, provider, machine, cards; verdicts, runs, listings, health, claims, outages, jobs, schedule,
 countries, occupancy twice, rollups, navigation."""
 
