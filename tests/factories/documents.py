@@ -58,8 +58,9 @@ def reserved(owner: User | Party, *, on: datetime) -> Payout | None:
 
 
 def settled(payout: Payout, *, at: datetime) -> Payout:
-    """The payout as the money worker leaves it once its transaction is final."""
-    PAYOUT.move(payout, to=Payout.Status.READY, at=at)
+    """The payout as the money worker leaves it once its transaction is final; released by the demo's policy."""
+    policy_set(name="automatic_release", value=1, valid_from=at)
+    PAYOUT.move(payout, to=Payout.Status.READY, at=at, changes={"released_at": at})
     attempt = PayoutAttempt.objects.create(
         payout=payout,
         n=1,
