@@ -25,7 +25,6 @@ from billing.chain import fate  # noqa: E402
 from billing.management.torture.play import report, rounds_play  # noqa: E402
 from billing.management.torture.rounds import Tally, TortureFound  # noqa: E402
 from billing.management.torture.stage import TortureRefused  # noqa: E402
-from billing.services.payouts import advance  # noqa: E402
 from core import clock  # noqa: E402
 
 
@@ -34,37 +33,9 @@ def _no_proof_of_expiry() -> None:
     fate._doubt_of_expiry = lambda rpc, payout: None
 
 
-def _sent_before_it_is_written() -> None:
-    """The bytes go to the node before they are in the books."""
-    record = advance.PayoutPass.record
-
-    def hasty(self: Any, net: Any, payout: Any, unsigned: Any, signed: Any) -> Any:
-        net.primary.send(signed.raw, skip_preflight=True, preflight_commitment="finalized")
-        return record(self, net, payout, unsigned, signed)
-
-    advance.PayoutPass.record = hasty  # type: ignore[method-assign]
-
-
-def _settled_when_sent() -> None:
-    """What is in any block counts as final."""
-    seen = fate._seen
-
-    def hasty(rpc: Any, payout: Any) -> Any:
-        verdict = seen(rpc, payout)
-        if verdict is not None and verdict.fate is fate.Fate.PENDING:
-            record = rpc.transaction(payout.signature, commitment="confirmed")
-            if record is not None:
-                return fate.Verdict(fate.Fate.LANDED, "confirmed", record)
-        return verdict
-
-    fate._seen = hasty
-
-
 GUARDS: dict[str, Callable[[], None]] = {
     "none": lambda: None,
     "proof_of_expiry": _no_proof_of_expiry,
-    "written_before_sent": _sent_before_it_is_written,
-    "finality": _settled_when_sent,
 }
 
 
