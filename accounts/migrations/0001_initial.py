@@ -180,4 +180,32 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="AccountChange",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "what",
+                    models.CharField(
+                        choices=[
+                            ("email", "E-mail address"),
+                            ("password_reset", "Password, by a reset"),
+                            ("second_factor", "Second factor"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("former_email", models.EmailField(blank=True, max_length=254)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="changes", to=settings.AUTH_USER_MODEL
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [models.Index(fields=["user", "created_at"], name="accounts_change_latest")],
+            },
+        ),
     ]

@@ -6,6 +6,8 @@ from django.db import migrations, models
 
 import core.clock
 import core.ids
+from core import laws
+from marketplace.migrations._laws_protection import OPERATIONS as PROTECTION_LAWS
 from marketplace.migrations._tables import TABLES
 
 
@@ -132,6 +134,8 @@ class Migration(migrations.Migration):
                 ("command", models.JSONField(default=list)),
                 ("environment", models.JSONField(default=dict)),
                 ("secrets", models.BinaryField(blank=True, null=True)),
+                ("private_image", models.BooleanField(db_default=False, default=False)),
+                ("with_secrets", models.BooleanField(db_default=False, default=False)),
                 ("gpu_count", models.PositiveSmallIntegerField()),
                 (
                     "gpu_model",
@@ -247,6 +251,7 @@ class Migration(migrations.Migration):
                 ("token_hash", models.BinaryField(max_length=32)),
                 ("boot_id", models.CharField(blank=True, max_length=64)),
                 ("lease_until", models.DateTimeField(null=True)),
+                ("secrets_sent_at", models.DateTimeField(null=True)),
                 ("taken_up_at", models.DateTimeField(null=True)),
                 ("started_at", models.DateTimeField(null=True)),
                 ("confirmed_at", models.DateTimeField(null=True)),
@@ -441,6 +446,124 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="LowBalance",
+            fields=[
+                (
+                    "customer",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        primary_key=True,
+                        related_name="+",
+                        serialize=False,
+                        to="accounts.party",
+                    ),
+                ),
+                ("told_at", models.DateTimeField()),
+            ],
+        ),
+        migrations.CreateModel(
+            name="Dispute",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(default=core.clock.now, editable=False)),
+                (
+                    "attempt",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="dispute", to="marketplace.attempt"
+                    ),
+                ),
+                (
+                    "customer",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="disputes", to="accounts.party"
+                    ),
+                ),
+                (
+                    "provider",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="disputes", to="providers.provider"
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("not_working", "The GPU did not work"),
+                            ("not_as_listed", "The machine was not what the listing said"),
+                            ("too_slow", "Much slower than it should have been"),
+                            ("too_much", "More time was charged than it ran"),
+                            ("other", "Something else"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("words", models.TextField(max_length=2000)),
+                ("disputed_micro", models.BigIntegerField()),
+                (
+                    "opened_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[("open", "Open"), ("granted", "Granted"), ("refused", "Refused")],
+                        default="open",
+                        max_length=8,
+                    ),
+                ),
+                ("decided_at", models.DateTimeField(null=True)),
+                (
+                    "decided_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                ("reason", models.TextField(blank=True, default="", max_length=2000)),
+                ("refund_micro", models.BigIntegerField(null=True)),
+            ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("status", "open")), fields=["created_at"], name="marketplace_dispute_open"
+                    ),
+                    models.Index(fields=["provider", "-id"], name="marketplace_dispute_provider"),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("disputed_micro__gt", 0)), name="marketplace_dispute_of_something"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("decided_at__isnull", True), ("refund_micro__isnull", True), ("status", "open")),
+                            models.Q(
+                                ("decided_at__isnull", False),
+                                ("refund_micro", 0),
+                                ("status", "refused"),
+                                models.Q(("reason", ""), _negated=True),
+                            ),
+                            models.Q(
+                                ("decided_at__isnull", False),
+                                ("refund_micro__gt", 0),
+                                ("refund_micro__lte", models.F("disputed_micro")),
+                                ("status", "granted"),
+                                models.Q(("reason", ""), _negated=True),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="marketplace_dispute_decided",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Rate",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
@@ -615,4 +738,7 @@ class Migration(migrations.Migration):
             },
         ),
         *TABLES,
+        # What was handed out stays handed out, whoever writes.
+        laws.written_once("marketplace_attempt", {"secrets_sent_at": []}),
+        *PROTECTION_LAWS,
     ]
