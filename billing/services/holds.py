@@ -45,7 +45,11 @@ def hold_place(
             return twins
         # Our row, or that of a twin that was faster: then what we set aside goes back.
         Hold.objects.bulk_create([hold], ignore_conflicts=True)
-        placed = _earlier(source, account, amount_micro)
+        try:
+            placed = _earlier(source, account, amount_micro)
+        except SourceTaken:
+            _give_back(account.pk, amount_micro)  # the caller's transaction may go on without us
+            raise
         if placed is None:
             raise AssertionError("a hold that was just written is there")
         if placed.pk != hold.pk:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from unittest.mock import patch
+
 import pytest
+from django.db import transaction
 
 from accounts.models import Party
 from billing.models import Account, Hold
 from billing.selectors import balance_of
-from billing.services import EarningInput, SourceTaken, hold_extend, hold_place, hold_release, usage_post
+from billing.services import EarningInput, SourceTaken, hold_extend, hold_place, hold_release, holds, usage_post
 from core import clock
 from core.errors import Conflict, InsufficientFunds, Invalid, NotFound
 from core.ids import uuid7
@@ -64,6 +68,22 @@ def test_a_source_holds_once(customer: Party) -> None:
     assert balance_of(customer).held_micro == 60
     with pytest.raises(SourceTaken):
         hold_place(party=customer, amount_micro=61, source="job:1", now=clock.now())
+
+
+def test_a_twin_with_another_amount_that_was_faster_leaves_nothing_set_aside(customer: Party) -> None:
+    """In a caller's transaction that goes on: what this one had set aside goes back by itself."""
+    funded(customer, 100)
+    hold_place(party=customer, amount_micro=60, source="job:1", now=clock.now())
+    blind = patch("billing.services.holds._earlier", _blind_at_first(holds._earlier))
+    with blind, transaction.atomic(), pytest.raises(SourceTaken):
+        hold_place(party=customer, amount_micro=30, source="job:1", now=clock.now())
+    assert balance_of(customer).held_micro == 60
+
+
+def _blind_at_first(look: Callable[..., Hold | None]) -> Callable[..., Hold | None]:
+    """As if the twin's hold were written between our first look and our own."""
+    looks = iter([lambda *_: None])
+    return lambda *given: next(looks, look)(*given)
 
 
 def test_an_extension_fills_up_to_the_amount(customer: Party, provider: Party) -> None:
