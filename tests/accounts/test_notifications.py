@@ -4,6 +4,7 @@ from datetime import timedelta
 from unittest.mock import patch
 
 import pytest
+from django.conf import settings
 from django.core import mail
 
 from accounts.models import Mail, Notification, User
@@ -18,6 +19,12 @@ def tell(user: User, **given: object) -> Notification:
     fields = {"kind": "tried", "user": user, "context": {"thing": "it"}, "now": NOW} | given
     (row,) = notification_send(**fields)  # type: ignore[arg-type]
     return row
+
+
+def test_no_text_brings_the_footer_that_every_mail_gets() -> None:
+    texts = {path.name: path.read_text() for path in (settings.BASE_DIR / "templates" / "mail").glob("*.txt")}
+    assert len(texts) > 20
+    assert [name for name, text in texts.items() if "_footer" in text] == []
 
 
 @pytest.mark.django_db
