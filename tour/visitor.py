@@ -131,12 +131,16 @@ class Page:
         raise NotSeen(f"{self.url} has no link with {containing!r}")
 
 
+REAUTHENTICATE = "/account/reauthenticate/"
+
+
 class Visitor:
     """One person's session."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         self.http = httpx.Client(base_url=self.url, follow_redirects=True, timeout=60, trust_env=False)
+        self._password = ""
 
     def get(self, path: str, *, status: int = 200) -> Page:
         page = Page(self.http.get(path))
@@ -145,7 +149,9 @@ class Visitor:
         return page
 
     def submit(self, page: Page, form: Form, button: tuple[str, str] | None = None, **values: str | list[str]) -> Page:
-        """Send a form with some values changed. Raises NotSeen when the site refuses it."""
+        """Send a form with some values changed; whoever is asked to confirm who they are gives their password, and the site
+        goes on. Raises NotSeen when the site refuses it.
+        """
         sent: Values = dict(form.values)
         for name, value in values.items():
             sent[name] = value if isinstance(value, list) else [value]
@@ -156,6 +162,8 @@ class Visitor:
         found = Page(answer)
         if found.status >= 400:
             raise NotSeen(f"{target} answered {found.status}: {found.text[:800]}")
+        if REAUTHENTICATE in found.url and REAUTHENTICATE not in page.url:
+            return self.submit(found, found.form("password"), password=self._password)
         return found
 
     def log_in(self, email: str, password: str) -> Page:
@@ -163,6 +171,7 @@ class Visitor:
         inside = self.submit(page, page.form("login"), login=email, password=password)
         if "/account/login" in inside.url:
             raise NotSeen(f"{email} cannot log in: {inside.text[:400]}")
+        self._password = password
         return inside
 
     def api(self, path: str, **query: str) -> Any:
