@@ -22,7 +22,7 @@ from tests.factories.marketplace import Agent, job_new, listing_new, live_attemp
 from tests.marketplace.conftest import At
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("books")]
-PLACE_QUERIES = 33
+PLACE_QUERIES = 34
 
 
 def test_a_placed_job_has_claim_hold_rental_and_plan(ravi: User, at: At) -> None:
@@ -201,7 +201,8 @@ def test_a_suspended_customers_jobs_stay_where_they_are(ravi: User, at: At) -> N
 
 
 def test_placing_a_job_costs_so_many_statements(ravi: User, django_assert_num_queries: Callable[[int], Any]) -> None:
-    """The customer waits for each of them. Two are the savepoint around one listing's try, two that of the claim."""
+    """The customer waits for each of them. Two are the savepoint around one listing's try, two that of the
+    claim, one reads the spend limits."""
     listing_new(gpus=2)
     funded(ravi, 100_000_000)
     first, second = job_new(ravi), job_new(ravi)
