@@ -54,6 +54,8 @@ STATUSES: dict[str, tuple[str, str | Promise]] = {
     "cancelled": (IDLE, _("Cancelled")),
     "lost": (BAD, _("Lost")),
     # money
+    "proposed": (WARN, _("Waits for a second person")),
+    "posted": (GOOD, _("Posted")),
     "pending": (BUSY, _("Pending")),
     "proven": (GOOD, _("Proven")),
     "unproven": (WARN, _("Not proven")),
