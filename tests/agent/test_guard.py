@@ -221,9 +221,9 @@ def test_a_refusal_names_field_found_and_allowed_and_is_journaled_without_secret
     journal = scene.engine.guard.journal()
     assert "hunter2" not in journal
     lines = [json.loads(line) for line in journal.splitlines()]
-    line = next(each for each in lines if each.get("where") == "HostConfig.Privileged")
-    assert (line["event"], line["found"], line["allowed"]) == ("refused", "true", "false")
-    assert line["call"] == "POST /containers/create"
+    said = [each for each in lines if each.get("where") == "HostConfig.Privileged" and each["found"] == "true"]
+    wanted = {"event": "refused", "allowed": "false", "call": "POST /containers/create"}
+    assert any(wanted.items() <= each.items() for each in said)  # other tests have tried it elsewhere
 
 
 # What the agent needs works
