@@ -30,8 +30,8 @@ from agent_protocol.messages import (
     RefusalReply,
 )
 from agent_protocol.reasons import BENCHMARK_FAILURES
+from tests.agent.desk import FakeDesk
 from tests.agent.host import GPU_A
-from tests.agent.platform import FakeDesk
 from tests.agent_protocol.samples import BENCHMARK_PLAN, UUID_A
 
 ON_NUMPY = ("--device", "cpu", "--backend", "numpy", "--quick")

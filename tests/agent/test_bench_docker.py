@@ -15,9 +15,9 @@ from agent.bench.suite import SuiteBenchmark
 from agent.config import Settings
 from agent.runtime.docker import DockerRuntime
 from agent_protocol.messages import BenchmarkPlan
+from tests.agent.desk import FakeDesk
 from tests.agent.docker_engine import DockerEngine
 from tests.agent.host import GPU_A
-from tests.agent.platform import FakeDesk
 from tests.agent.registry import FakeRegistry, _layer
 from tests.agent.waiting import eventually
 from tests.agent_protocol.samples import BENCHMARK_PLAN, UUID_A

@@ -11,8 +11,8 @@ from agent.bench.simulated import SimulatedBenchmark
 from agent.errors import AgentError
 from agent.probe.simulated import SimulatedProbe, SimulatedProfile, profile_read
 from agent_protocol.messages import BenchmarkPlan
+from tests.agent.desk import FakeDesk
 from tests.agent.host import GPU_A, GPU_B, PROFILE
-from tests.agent.platform import FakeDesk
 from tests.agent_protocol.samples import BENCHMARK_PLAN
 
 CHALLENGE = {"nonce": "n1", "n": 16, "rounds": 2}
