@@ -19,12 +19,17 @@ SECOND_FACTOR_SECONDS = 300
 """As long as allauth takes a password for fresh: enough to look at a payout run, too short for a lunch."""
 
 
+def identity_confirmed(request: HttpRequest) -> bool:
+    """Whether the person has confirmed who they are in this session, within allauth's REAUTHENTICATION_TIMEOUT."""
+    return bool(did_recently_reauthenticate(request))
+
+
 def identity_confirm(request: HttpRequest) -> None:
     """Go on if the person has just confirmed who they are (password, mailed code, second factor).
 
     Raises ReauthenticationRequired: allauth's middleware asks, and repeats the request after the answer.
     """
-    if not did_recently_reauthenticate(request):
+    if not identity_confirmed(request):
         raise ReauthenticationRequired
 
 

@@ -11,8 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from accounts.http import recently_reauthenticated
 from accounts.models import Party, User
+from accounts.reauthentication import identity_confirmed
 from accounts.selectors import party_of
 from billing.api.public import CURSOR
 from billing.selectors import spending_of
@@ -91,7 +91,7 @@ class SpendLimitsView(APIView):
             party=_party(request),
             limits=given.validated_data,
             actor=cast(User, request.user),
-            reauthenticated=recently_reauthenticated(request._request),
+            reauthenticated=identity_confirmed(request._request),
             now=clock.now(),
         )
         return self.get(request)

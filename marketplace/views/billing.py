@@ -10,7 +10,8 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from accounts.http import PersonRequest, recently_reauthenticated
+from accounts.http import PersonRequest
+from accounts.reauthentication import identity_confirmed
 from accounts.selectors import party_of
 from billing.forms import DepositForm
 from billing.selectors import Spending, balance_of, customer_history, holds_of, spending_of
@@ -81,7 +82,7 @@ def limits_set(request: PersonRequest) -> HttpResponse:
                 party=party_of(request.user),
                 limits=form.cleaned_data,
                 actor=request.user,
-                reauthenticated=recently_reauthenticated(request),
+                reauthenticated=identity_confirmed(request),
                 now=clock.now(),
             )
         except DomainError as error:
