@@ -281,6 +281,17 @@ class TestPages:
         assert "allowed: more than 0" in answer.content.decode()
         assert not SpendLimit.objects.exists()
 
+    def test_a_log_in_alone_is_no_confirmation(self, ravi: User, client: Client) -> None:
+        """Who takes over a session that has just begun raises nothing."""
+        logged_in = client.post("/account/login/", {"login": ravi.email, "password": PASSWORD})
+        assert logged_in.status_code == 302
+        answers = [
+            client.patch("/api/v1/billing/limits", json.dumps({"day": day}), content_type="application/json")
+            for day in (5 * USDC, None)
+        ]
+        assert [answer.status_code for answer in answers] == [200, 403]
+        assert SpendLimit.objects.get().amount_micro == 5 * USDC
+
     def test_the_api_shows_sets_and_refuses_to_raise(self, ravi: User, signed_in: SignedIn) -> None:
         client = signed_in(ravi)
 
